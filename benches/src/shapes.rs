@@ -2,12 +2,12 @@
 
 use halite::nn::{ConvOptions, Padding};
 
-/// A convolution of sequences or of square images.
+/// A convolution of sequences, of square images or of cubes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConvShape {
     /// Network, or kind of networks, that has it.
     pub network: &'static str,
-    /// Spatial dimensions: 1 or 2.
+    /// Spatial dimensions: 1, 2 or 3.
     pub dims: usize,
     /// Number of images.
     pub batch: usize,
@@ -56,6 +56,48 @@ impl ConvShape {
             random.pick(&[()]);
         });
         (0..count).map(|_| Self::draw_one(&mut random)).collect()
+    }
+
+    /// Shapes of V-Nets and other networks of volumes, whose levels halve the size and double the
+    /// width.
+    pub fn volumes() -> Vec<Self> {
+        let volume = |size, features, outputs, kernel, stride| ConvShape {
+            dims: 3,
+            ..Self::same([size, features, outputs], kernel, stride)
+        };
+        let mut all = vec![
+            volume(32, 1, 8, 3, 1),
+            volume(32, 1, 16, 5, 1),
+            volume(32, 8, 2, 1, 1),
+            volume(24, 3, 16, 7, 2),
+        ];
+        for level in 0..3 {
+            let (size, width) = (24 >> level, 8 << level);
+            let down = volume(size, width, 2 * width, 2, 2);
+            all.extend([
+                volume(size, width, width, 3, 1),
+                volume(size, 2 * width, width, 3, 1),
+                volume(size, width, width, 1, 1),
+                volume(size, width, width, 5, 1),
+                volume(size, width, 2 * width, 3, 2),
+                ConvShape { padding: 0, ..down },
+                ConvShape {
+                    input_dilation: 2,
+                    padding: 1,
+                    ..volume(size / 2, 2 * width, width, 2, 1)
+                },
+            ]);
+        }
+        all.extend([
+            volume(12, 32, 0, 3, 1).depthwise(),
+            volume(6, 64, 64, 3, 1),
+            ConvShape {
+                dilation: 2,
+                padding: 2,
+                ..volume(16, 16, 16, 3, 1)
+            },
+        ]);
+        all.into_iter().map(|shape| shape.of("V-Net")).collect()
     }
 
     fn draw_one(random: &mut Random) -> Self {

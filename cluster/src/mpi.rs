@@ -110,8 +110,14 @@ impl Mpi {
         };
         // SAFETY: loading runs the constructors of a library that is in the table of packages, or
         // that the user named.
-        let library = unsafe { libloading::Library::new(path) }
-            .map_err(|error| unavailable(format!("cannot load it: {error}")))?;
+        let library = unsafe { libloading::Library::new(path) }.map_err(|error| {
+            // The source has the loader's own message.
+            let source = std::error::Error::source(&error)
+                .unwrap_or(&error)
+                .to_string();
+            let advice = halite_core::loader_advice(path, &source);
+            unavailable(format!("cannot be loaded; {advice}")).caused_by(source)
+        })?;
         let library = Box::leak(Box::new(library));
         // SAFETY: the functions exist in the standard binary interface alone with these names and
         // the `_c` forms; the version is checked before any other call.

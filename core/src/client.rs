@@ -5,7 +5,9 @@ mod compile;
 mod loaded;
 mod session;
 
-use std::{any::Any, fmt, ops::Range, panic::Location, sync::Arc, time::Instant};
+use std::{
+    any::Any, collections::BTreeSet, fmt, ops::Range, panic::Location, sync::Arc, time::Instant,
+};
 
 pub(crate) use self::session::Session;
 pub use self::{
@@ -15,8 +17,8 @@ pub use self::{
 };
 use crate::{
     AlignedBytes, Backend, Capabilities, Device, DeviceId, Error, Faults, HostBytes, Kernels,
-    Observer, PinnedMemory, Placement, Platform, Processor, ProgramCache, Result, Sharding,
-    TensorType, Transfer, erased::AnyBackend, host::Pinned,
+    Launches, Observer, PinnedMemory, Placement, Platform, ProcessGroup, Processor, ProgramCache,
+    Result, Sharding, TensorType, Transfer, erased::AnyBackend, host::Pinned,
 };
 
 /// A handle on a backend of any kind: cheap to clone, with the same devices underneath.
@@ -50,6 +52,8 @@ pub struct Client {
     /// Faults of its compiler; `None` if they are those known on its platform.
     faults: Option<Faults>,
     unrolled: Option<usize>,
+    /// The processes whose devices it has, if there are several.
+    launches: Option<Arc<Launches>>,
     /// Uploads are reported to observers without the line that called.
     unattributed: bool,
 }
@@ -77,6 +81,7 @@ impl Client {
             one_function: false,
             faults: None,
             unrolled: None,
+            launches: None,
             unattributed: false,
         }
     }
@@ -158,6 +163,24 @@ impl Client {
             unrolled: Some(nodes),
             ..self
         }
+    }
+
+    /// Returns the same client, which has the devices of the processes of `group`. Before the first
+    /// launch of a program on devices of all of them, compiled functions compare the program with
+    /// those of the other processes.
+    pub fn with_processes(self, group: Arc<dyn ProcessGroup>) -> Self {
+        let launches = (group.size() > 1).then(|| Arc::new(Launches::new(group)));
+        Client { launches, ..self }
+    }
+
+    /// The processes that launch programs on these devices together: those of
+    /// [`with_processes`](Self::with_processes), if each of them has one of the devices.
+    pub fn launches_on(&self, devices: &[DeviceId]) -> Option<&Arc<Launches>> {
+        let launches = self.launches.as_ref()?;
+        let used = self.devices().into_iter();
+        let used = used.filter(|device| devices.contains(&device.id()));
+        let processes: BTreeSet<u32> = used.map(Device::process).collect();
+        (processes.len() == launches.group().size()).then_some(launches)
     }
 
     /// Properties of its devices that decide how programs for them are lowered.

@@ -46,6 +46,8 @@ mod format;
 pub mod guard;
 mod host;
 mod key_value;
+mod launches;
+mod loader_advice;
 mod log;
 mod null;
 mod observer;
@@ -84,6 +86,9 @@ pub use error::{Error, ErrorKind, Result, Shortage};
 pub use format::{edit_distance, format_count, hex};
 pub use host::{AlignedBytes, HostArray, HostBytes, PinnedMemory};
 pub use key_value::{KeyValueStore, LocalStore};
+pub use launches::Launches;
+#[doc(hidden)]
+pub use loader_advice::loader_advice;
 #[doc(hidden)]
 pub use log::warn_without_subscriber;
 pub use log::{WarningFilter, set_warning_filter};

@@ -12,7 +12,7 @@ use std::{
 };
 
 use halite_core::{
-    Collective, DType, Error, Exchange, MeshShape, ProcessGroup, ReduceOp, Result,
+    Collective, DType, Error, Exchange, Launches, MeshShape, ProcessGroup, ReduceOp, Result,
     custom_call::{self, Arguments, Attributes, InputBuffer, OutputBuffer},
 };
 
@@ -83,14 +83,13 @@ pub struct Processes(Arc<Job>);
 
 struct Job {
     number: usize,
-    group: Arc<dyn ProcessGroup>,
+    /// The group, and launches of programs with communication.
+    launches: Arc<Launches>,
     mesh: MeshShape,
     /// One for each device of the mesh.
     lanes: Vec<Arc<dyn Collective>>,
     /// Longest wait for the other processes in one collective.
     patience: Duration,
-    /// Launches of programs with communication.
-    launches: AtomicU64,
     /// Bytes and nanoseconds of the communication of programs.
     bytes_sent: AtomicU64,
     nanoseconds: AtomicU64,
@@ -132,7 +131,7 @@ impl Processes {
         register()?;
         let mut jobs = jobs();
         let is_same = |job: &Arc<Job>| {
-            ptr::addr_eq(Arc::as_ptr(&job.group), Arc::as_ptr(group))
+            ptr::addr_eq(Arc::as_ptr(job.launches.group()), Arc::as_ptr(group))
                 && (&job.mesh, job.patience) == (mesh, patience)
         };
         if let Some(job) = jobs.iter().filter_map(Weak::upgrade).find(is_same) {
@@ -141,11 +140,10 @@ impl Processes {
         let lanes = (0..mesh.size()).map(|device| group.lane(&format!("device {device}")));
         let job = Arc::new(Job {
             number: jobs.len(),
-            group: group.clone(),
+            launches: Arc::new(Launches::new(group.clone())),
             mesh: mesh.clone(),
             lanes: lanes.collect::<Result<_>>()?,
             patience,
-            launches: AtomicU64::new(0),
             bytes_sent: AtomicU64::new(0),
             nanoseconds: AtomicU64::new(0),
             background: Mutex::default(),
@@ -156,7 +154,7 @@ impl Processes {
 
     /// The group on the hosts, for communication outside of programs.
     pub fn group(&self) -> &Arc<dyn ProcessGroup> {
-        &self.0.group
+        self.0.launches.group()
     }
 
     /// Communicator for work beside the training loop, such as writing files. The first call is
@@ -176,12 +174,12 @@ impl Processes {
 
     /// Rank of this process, from 0.
     pub fn rank(&self) -> usize {
-        self.0.group.rank()
+        self.group().rank()
     }
 
     /// Number of processes.
     pub fn size(&self) -> usize {
-        self.0.group.size()
+        self.group().size()
     }
 
     /// Longest wait for the other processes in one collective of a program.
@@ -203,9 +201,9 @@ impl Processes {
         }
     }
 
-    /// Counts a launch of a program with communication, and returns its number, from 1.
-    pub(crate) fn count_launch(&self) -> u64 {
-        self.0.launches.fetch_add(1, Relaxed) + 1
+    /// Launches of programs with communication.
+    pub(crate) fn launches(&self) -> &Arc<Launches> {
+        &self.0.launches
     }
 
     /// Number of the job in this process.
@@ -357,6 +355,7 @@ fn broadcast(call: &mut Arguments<'_>) -> Result<()> {
 fn index(call: &mut Arguments<'_>) -> Result<()> {
     let job = job_of(call.attributes())?;
     let ([], [rank]) = call.buffers()?;
-    rank.as_mut_slice::<i32>()?.fill(job.group.rank() as i32);
+    rank.as_mut_slice::<i32>()?
+        .fill(job.launches.group().rank() as i32);
     Ok(())
 }

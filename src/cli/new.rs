@@ -129,6 +129,9 @@ halite = {{ path = \"{halite}\", default-features = false }}
 opt-level = 3
 [profile.dev.package.halite-reference]
 opt-level = 2
+# The digests of plugins and data take seconds without it.
+[profile.dev.package.sha2]
+opt-level = 3
 
 # Not a member of a workspace around it.
 [workspace]

@@ -119,14 +119,17 @@ fn complete_cuda(cache: &fetch::Cache) -> Result<()> {
 /// Describes a plugin as JSON and as text.
 fn describe(plugin: &KnownPlugin, cache: &fetch::Cache) -> Result<(Value, String)> {
     let (system, machine) = plugin.target;
-    let state = match cache.state(&plugin.package, Digests::Quick)? {
-        State::Installed(installed) => Ok(installed.path(plugin.library.name)),
-        State::Damaged(reason) => Err(format!(
-            "damaged: {reason}; `halite plugins install {}` fetches it again",
-            plugin.name
-        )),
-        State::Absent if plugin.runs_here() => Err("not installed".to_owned()),
-        State::Absent => Err(format!("for {system} {machine} only")),
+    let state = match cache.state(&plugin.package, Digests::Quick) {
+        Err(error) => Err(error.to_string()),
+        Ok(state) => match state {
+            State::Installed(installed) => Ok(installed.path(plugin.library.name)),
+            State::Damaged(reason) => Err(format!(
+                "damaged: {reason}; `halite plugins install {}` fetches it again",
+                plugin.name
+            )),
+            State::Absent if plugin.runs_here() => Err("not installed".to_owned()),
+            State::Absent => Err(format!("for {system} {machine} only")),
+        },
     };
     let installed = plugin.package.installed_size();
     let value = json!({
@@ -200,9 +203,10 @@ fn list(cache: &fetch::Cache, json: bool) -> Result<()> {
             }
         }
     }
-    let libraries = match cache.find(&cuda::PACKAGE)? {
-        Some(installed) => installed.directory.display().to_string(),
-        None => "not installed by halite".to_owned(),
+    let libraries = match cache.find(&cuda::PACKAGE) {
+        Ok(Some(installed)) => installed.directory.display().to_string(),
+        Ok(None) => "not installed by halite".to_owned(),
+        Err(error) => error.to_string(),
     };
     say!(
         "{} for cuda: {}, {} unpacked: {libraries}",

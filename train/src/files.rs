@@ -11,6 +11,7 @@ use std::{
 
 use halite_core::{Error, ErrorKind, Result};
 
+use halite_core::files::open_input;
 pub(crate) use halite_core::files::{replace, sync_dir, temporary_of};
 
 /// Returns an [`ErrorKind::Io`] with the operation, the path, the cause and advice.
@@ -193,15 +194,12 @@ pub(crate) fn unreadable(op: &'static str, path: &Path, error: &io::Error) -> Er
     }
 }
 
-/// Opens a file for reading if it is a plain file.
+/// Opens a file for reading if it is a plain file; another one counts as damaged.
 pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "it is not a plain file",
-        ));
-    }
-    File::open(path)
+    open_input(path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => io::Error::new(io::ErrorKind::InvalidData, error),
+        _ => error,
+    })
 }
 
 #[cfg(test)]
@@ -262,7 +260,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(
             read_plain(dir.path(), 10).unwrap_err().to_string(),
-            "it is not a plain file"
+            "it is a directory, not a plain file"
         );
         fs::write(dir.path().join("long"), [0; 11]).unwrap();
         let error = read_plain(&dir.path().join("long"), 10).unwrap_err();

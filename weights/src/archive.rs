@@ -1,8 +1,8 @@
 //! Zip archives of tensors: entries as places in the file.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io};
 
-use halite_core::{ErrorKind, Result};
+use halite_core::{ErrorKind, Result, guard};
 use zip::{
     CompressionMethod, ZipArchive,
     read::{ArchiveOffset, Config},
@@ -36,9 +36,32 @@ pub(crate) struct Entry {
     pub(crate) is_deflated: bool,
 }
 
+/// The inflated bytes of an entry. A panic of the decoder is an error of the read.
+pub(crate) struct Inflated<R>(flate2::read::DeflateDecoder<R>);
+
+impl<R: io::Read> Inflated<R> {
+    pub(crate) fn new(compressed: R) -> Self {
+        Inflated(flate2::read::DeflateDecoder::new(compressed))
+    }
+}
+
+impl<R: io::Read> io::Read for Inflated<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = guard::call(|| self.0.read(into));
+        read.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+    }
+}
+
 impl Archive {
     /// Reads the directory of an archive.
     pub(crate) fn open(input: Input) -> Result<Self> {
+        let origin = input.origin().to_owned();
+        guard::call(|| Self::parse(input)).unwrap_or_else(|panic| {
+            Err(corrupt(&origin, "the archive is damaged").caused_by(panic))
+        })
+    }
+
+    fn parse(input: Input) -> Result<Self> {
         let origin = input.origin().to_owned();
         let broken = |error: zip::result::ZipError| {
             corrupt(&origin, "the archive is damaged or truncated").caused_by(error)
@@ -105,7 +128,7 @@ impl Archive {
         use std::io::Read;
         let raw = self.input.reader().at(entry.start).take(entry.compressed);
         if entry.is_deflated {
-            Box::new(flate2::read::DeflateDecoder::new(raw).take(entry.size))
+            Box::new(Inflated::new(raw).take(entry.size))
         } else {
             Box::new(raw)
         }
@@ -146,5 +169,26 @@ impl Entry {
         } else {
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn panic_while_inflating_is_an_error() {
+        struct Panics;
+
+        impl Read for Panics {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                panic!("at byte 7")
+            }
+        }
+
+        let error = Inflated::new(Panics).read(&mut [0; 4]).unwrap_err();
+        assert!(error.to_string().contains("panicked: at byte 7"), "{error}");
     }
 }

@@ -12,6 +12,7 @@ use halite_core::{AlignedBytes, DType, Result, TensorType};
 
 use crate::{
     Format, TensorInfo, TensorSource,
+    archive::Inflated,
     input::Input,
     metadata::MetadataValue,
     problems::{Problems, corrupt},
@@ -183,7 +184,7 @@ fn extent(dims: &[usize], strides: &[usize]) -> usize {
 /// Inflates bytes of an entry, from the place's offset on.
 fn inflate(place: &Place, entry: Deflated, into: &mut [u8]) -> Result<()> {
     let compressed = place.input.reader().at(entry.start).take(entry.compressed);
-    let mut inflated = flate2::read::DeflateDecoder::new(compressed);
+    let mut inflated = Inflated::new(compressed);
     let skipped = std::io::copy(
         &mut (&mut inflated).take(place.offset),
         &mut std::io::sink(),

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Error, ErrorKind, Result, files};
 
 /// A file or memory that is read by position, from any thread. Files are not mapped: a mapped file
 /// that another process truncates ends this one, where a read is an error (decision 0067).
@@ -35,13 +35,12 @@ impl Input {
             let message = format!("cannot read `{}`", path.display());
             Error::new(ErrorKind::Io, "weights", message).caused_by(error)
         };
-        // Before it is opened: opening a pipe would wait for its writer.
-        let metadata = path.metadata().map_err(unreadable)?;
-        if !metadata.is_file() {
-            let message = format!("`{}` is not a plain file", path.display());
-            return Err(Error::invalid("weights", message));
-        }
-        let file = File::open(path).map_err(unreadable)?;
+        let file = files::open_input(path).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => {
+                Error::invalid("weights", format!("`{}`: {error}", path.display()))
+            }
+            _ => unreadable(error),
+        })?;
         let len = file.metadata().map_err(unreadable)?.len();
         let origin = path.display().to_string();
         Ok(Input(Arc::new(Source {

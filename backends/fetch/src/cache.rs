@@ -82,8 +82,8 @@ impl Installed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     /// Sizes and times of change; the digest of a file whose time has changed since it was
-    /// verified, and of one that other users than this process's and root may change. Files of
-    /// terms (`LICENSE`) may be missing.
+    /// verified, and of data that other users may change. Files of terms (`LICENSE`) may be
+    /// missing.
     Quick,
     /// As [`Quick`](Self::Quick), and the digests of these files.
     Files(&'static [&'static str]),

@@ -184,6 +184,18 @@ pub enum Error {
         source: Box<Error>,
     },
 
+    /// Other users could replace libraries or programs after they were verified.
+    #[error(
+        "{package} in the cache is not used, because another user could replace its libraries and programs after \
+         they were verified: {reason}, or set HALITE_CACHE_DIR to a directory that only this user may write"
+    )]
+    Replaceable {
+        /// The package.
+        package: String,
+        /// The path, its mode and owner, and the remedy.
+        reason: String,
+    },
+
     /// Any other error of the system.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
@@ -196,6 +208,15 @@ pub enum Error {
     },
 }
 
+impl Error {
+    pub(crate) fn replaceable(package: &crate::Package, reason: &str) -> Self {
+        Error::Replaceable {
+            package: package.to_string(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
 /// Converts to the same message with a kind for the caller.
 impl From<Error> for halite_core::Error {
     fn from(error: Error) -> Self {
@@ -204,9 +225,10 @@ impl From<Error> for halite_core::Error {
                 Error::NoHome { .. } | Error::ClientMissing { .. } | Error::ClientFailed { .. } => {
                     ErrorKind::Unavailable
                 }
-                Error::NotWritable { .. } | Error::DiskFull { .. } | Error::Io { .. } => {
-                    ErrorKind::Io
-                }
+                Error::NotWritable { .. }
+                | Error::DiskFull { .. }
+                | Error::Replaceable { .. }
+                | Error::Io { .. } => ErrorKind::Io,
                 Error::Timeout { .. } => ErrorKind::DeadlineExceeded,
                 Error::ArchiveDigest { .. }
                 | Error::ArchiveBroken { .. }

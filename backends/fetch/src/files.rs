@@ -1,9 +1,11 @@
 //! Access to files that other users may have created, and checks of their permissions.
 
+#[cfg(unix)]
+use std::collections::BTreeMap;
 use std::{
     fs::{self, File, OpenOptions},
     io,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Opens a regular file for reading. A pipe, a socket or a device is an error at once, where
@@ -75,22 +77,15 @@ pub fn writable_by_others(metadata: &fs::Metadata) -> Option<String> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
-        const STICKY: u32 = 0o1000;
-        const OTHERS: u32 = 0o002;
-        const GROUP: u32 = 0o020;
-        let (owner, group, mode) = (metadata.uid(), metadata.gid(), metadata.mode());
-        let user = rustix::process::geteuid().as_raw();
+        let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
         if owner != user && owner != 0 {
             return Some(format!("it belongs to user {owner}, this is user {user}"));
         }
         // In a sticky directory nobody can rename or remove what belongs to another.
-        if metadata.is_symlink() || metadata.is_dir() && mode & STICKY != 0 {
-            return None;
-        }
-        if mode & OTHERS != 0 || mode & GROUP != 0 && group != owner {
+        if unix::lets_others_write(metadata) && !unix::is_sticky(metadata) {
             return Some(format!(
                 "others than its owner may write it (mode {:o})",
-                mode & 0o7777
+                metadata.mode() & 0o7777
             ));
         }
     }
@@ -99,20 +94,93 @@ pub fn writable_by_others(metadata: &fs::Metadata) -> Option<String> {
     None
 }
 
-/// Why other users than this process's and root may replace `path`: who owns and may write it, and
-/// every directory above it.
-pub(crate) fn replaceable_by_others(path: &Path) -> io::Result<Option<String>> {
-    let canonical = fs::canonicalize(path)?;
-    for step in path
-        .ancestors()
-        .filter(|step| !step.as_os_str().is_empty())
-        .chain(canonical.ancestors())
+/// Why users other than this process's, root and the owner of the directory `root` could change or
+/// replace one of `paths` below it, with a remedy; `None` if they cannot. Paths may be missing.
+/// Always `None` on systems without Unix's permissions.
+///
+/// The directories above `root` may have any owner, because the user chose them with `root`. An
+/// entry of a sticky directory such as `/tmp` is trusted only if it belongs to this user, to root
+/// or to the owner of that directory: anybody may have created it.
+pub(crate) fn replaceable_by_others(root: &Path, paths: &[PathBuf]) -> io::Result<Option<String>> {
+    #[cfg(unix)]
     {
-        if let Some(reason) = writable_by_others(&fs::symlink_metadata(step)?) {
-            return Ok(Some(format!("{}: {reason}", step.display())));
+        let mut steps = BTreeMap::new();
+        let mut add = |path: &Path, root: &Path| {
+            for step in path.ancestors() {
+                steps.insert(step.to_path_buf(), step != root && step.starts_with(root));
+            }
+        };
+        let resolved_root = fs::canonicalize(root)?;
+        for path in paths {
+            match fs::canonicalize(path) {
+                Ok(resolved) => {
+                    add(path, root);
+                    add(&resolved, &resolved_root);
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        for (step, is_below) in steps {
+            if let Some(reason) = unix::replaceable(&step, is_below)? {
+                return Ok(Some(reason));
+            }
         }
     }
+    #[cfg(not(unix))]
+    let _ = (root, paths);
     Ok(None)
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::{
+        fs::{self, Metadata},
+        io,
+        os::unix::fs::MetadataExt,
+        path::Path,
+    };
+
+    const STICKY: u32 = 0o1000;
+    const GROUP: u32 = 0o020;
+    const OTHERS: u32 = 0o002;
+
+    /// Returns whether a group or all users may write a file, or create files in a directory.
+    pub(super) fn lets_others_write(metadata: &Metadata) -> bool {
+        let (mode, owner, group) = (metadata.mode(), metadata.uid(), metadata.gid());
+        // The mode of a link has no meaning.
+        !metadata.is_symlink() && (mode & OTHERS != 0 || mode & GROUP != 0 && group != owner)
+    }
+
+    pub(super) fn is_sticky(metadata: &Metadata) -> bool {
+        metadata.is_dir() && metadata.mode() & STICKY != 0
+    }
+
+    /// Why others could replace what is at `path`, a path of the cache if `is_below`.
+    pub(super) fn replaceable(path: &Path, is_below: bool) -> io::Result<Option<String>> {
+        let metadata = fs::symlink_metadata(path)?;
+        let parent = path.parent().map(fs::metadata).transpose()?;
+        let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
+        let shown = path.display();
+        let user = rustix::process::geteuid().as_raw();
+        let mut trusted = [user, 0]
+            .into_iter()
+            .chain(parent.as_ref().map(Metadata::uid));
+        let needs_trust = is_below || parent.as_ref().is_some_and(lets_others_write);
+        if needs_trust && !trusted.any(|trusted| trusted == owner) {
+            return Ok(Some(format!(
+                "{shown} (mode {mode:o}) belongs to user {owner}, and this process runs as user \
+                 {user}; let this user or root install it (`chown -R {user} {shown}` as root)"
+            )));
+        }
+        let is_safe = !lets_others_write(&metadata) || is_sticky(&metadata) && !is_below;
+        Ok((!is_safe).then(|| {
+            format!(
+                "{shown} (mode {mode:o}, owner {owner}) may be written by users other than its \
+                 owner; remove that permission (`chmod go-w {shown}`)"
+            )
+        }))
+    }
 }
 
 /// Largest file that this process may write, where it has such a limit. A longer write is ended by

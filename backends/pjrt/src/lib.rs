@@ -77,7 +77,6 @@ mod key;
 mod key_value;
 mod library_file;
 mod loaded;
-mod loader_advice;
 mod op_sharding;
 mod options;
 mod owned_client;

@@ -21,7 +21,6 @@ use libloading::os::unix::Library;
 use crate::{
     call_times::CallTimes,
     isolate::Boundary,
-    loader_advice,
     plugin::{OLDEST_MINOR, OP},
     value::{Options, from_named},
 };
@@ -40,7 +39,7 @@ fn open_registered(path: &Path) -> Result<Library> {
         let source = std::error::Error::source(&error)
             .unwrap_or(&error)
             .to_string();
-        let advice = loader_advice::advice(&source);
+        let advice = halite_core::loader_advice(path, &source);
         let message = format!("{} cannot be loaded; {advice}", path.display());
         Error::new(ErrorKind::Unavailable, OP, message).caused_by(source)
     })

@@ -179,6 +179,54 @@ fn library_with_much_static_tls_has_its_remedy() {
     }
 }
 
+/// The variable with the library that the test below loads, in the process that it starts.
+const NOEXEC: &str = "HALITE_TEST_NOEXEC";
+
+#[test]
+fn library_on_a_noexec_file_system_has_its_remedy() {
+    if let Some(library) = std::env::var_os(NOEXEC) {
+        let error = refused(Path::new(&library)).to_string();
+        let mount = Path::new(&library).parent().unwrap().display().to_string();
+        for part in [&*mount, "mounted `noexec`", "HALITE_CACHE_DIR"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        println!("refused: {error}");
+        return;
+    }
+    let directory = directory();
+    let library = build(directory.path(), "whole", "int nothing(void) { return 0; }");
+    let mount = directory.path().join("mount");
+    fs::create_dir(&mount).unwrap();
+    // In a mount namespace of its own, as the root of it where users may be.
+    let unshared = |command: &str| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "--map-root-user", "sh", "-c", command, "sh"]);
+        unshare.args([&mount, &library]);
+        unshare
+    };
+    let mounted = "mount -t tmpfs -o noexec tmpfs \"$1\"";
+    if !unshared(mounted)
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        println!("skipped: this user may not mount a file system");
+        return;
+    }
+    let test = format!(
+        "{mounted} && cp \"$2\" \"$1/whole.so\" && {NOEXEC}=\"$1/whole.so\" exec \"$3\" --exact --nocapture \
+         loading::library_on_a_noexec_file_system_has_its_remedy"
+    );
+    let output = unshared(&test)
+        .arg(std::env::current_exe().unwrap())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("refused: "),
+        "{output:?}"
+    );
+}
+
 #[test]
 fn plugin_of_another_version_is_refused() {
     let directory = directory();

@@ -40,6 +40,13 @@ pub(crate) fn load_in_job(located: Located, options: &OpenOptions) -> Result<Ope
     let client = node.options().chain(options.client.iter().cloned());
     let opened = load(located.clone(), client.collect(), &[], deadline, Some(node));
     match opened {
+        Ok(opened) => Ok(match &options.processes {
+            Some(group) => Opened {
+                client: opened.client.with_processes(group.clone()),
+                ..opened
+            },
+            None => opened,
+        }),
         // A plugin without such options has the devices of its process alone, as those for CPUs.
         Err(error) if error.kind() == ErrorKind::InvalidArgument => {
             tracing::info!(%error, "opened without other processes");

@@ -39,8 +39,11 @@ pub fn install_libraries(cache: &Cache, progress: &mut dyn Progress) -> Result<P
 
 /// The folder `nvidia` of the libraries in the cache, if they are installed.
 pub(crate) fn installed(cache: &Cache) -> Option<PathBuf> {
-    let found = cache.find(&PACKAGE).ok()??;
-    Some(found.path(FOLDER))
+    let found = cache.find(&PACKAGE).unwrap_or_else(|error| {
+        halite_core::warning!("{error}");
+        None
+    });
+    found.map(|found| found.path(FOLDER))
 }
 
 /// Folder of the libraries in the package.

@@ -45,7 +45,11 @@ pub(super) fn all(libraries: &[PathBuf]) -> Result<()> {
         }
         let begins = |path: &&PathBuf| open(path, Binding::VisibleLater).is_ok();
         let Some(first) = left.iter().position(begins) else {
-            let what = format!("{}, which the plugin needs, does not load", path.display());
+            let advice = halite_core::loader_advice(path, &message);
+            let what = format!(
+                "{}, which the plugin needs, does not load; {advice}",
+                path.display()
+            );
             let error = Error::new(ErrorKind::Unavailable, "load plugin", what);
             return Err(error.caused_by(message));
         };

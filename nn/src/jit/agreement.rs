@@ -1,23 +1,23 @@
-//! Agreement of the processes of a job on a program in which they exchange buffers, before its first
-//! launch. Later launches only count.
+//! Agreement of the processes of a job on a program that communicates with all of them, before its
+//! first launch. Later launches only count.
 
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hasher},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use halite_core::{Error, Result, program_text::without_locations};
-
-use crate::Processes;
+use halite_core::{Error, Launches, Result, program_text::without_locations};
 
 /// Least limit of the wait for processes that still compile the program.
 const COMPILING: Duration = Duration::from_secs(300);
 
 /// A program that every process of a job launches.
 pub(crate) struct SharedProgram {
-    processes: Processes,
+    launches: Arc<Launches>,
+    /// Longest wait for the other processes.
+    patience: Duration,
     /// Digest of its text, without source locations. It is compared between processes of one
     /// executable only.
     digest: u64,
@@ -25,12 +25,14 @@ pub(crate) struct SharedProgram {
 }
 
 impl SharedProgram {
-    /// The program with this text, which does not have the number of the job.
-    pub(crate) fn new(processes: &Processes, code: &[u8]) -> Self {
+    /// The program with this text, which does not have the number of the job. Processes wait for
+    /// each other for `patience`, and at least for as long as compiling may take.
+    pub(crate) fn new(launches: &Arc<Launches>, patience: Duration, code: &[u8]) -> Self {
         let mut hasher = DefaultHasher::new();
         without_locations(code, |piece| hasher.write(piece));
         SharedProgram {
-            processes: processes.clone(),
+            launches: launches.clone(),
+            patience: patience.max(COMPILING),
             digest: hasher.finish(),
             agreed: Mutex::new(false),
         }
@@ -42,7 +44,7 @@ impl SharedProgram {
     /// If a process launches another program, or has launched more or fewer programs before, with
     /// what `describe` says of both; if one does not come.
     pub(crate) fn before_launch(&self, describe: impl FnOnce() -> String) -> Result<()> {
-        let number = self.processes.count_launch();
+        let number = self.launches.next();
         let mut agreed = self.agreed.lock().unwrap_or_else(PoisonError::into_inner);
         if !*agreed {
             let mine = Launch {
@@ -50,9 +52,15 @@ impl SharedProgram {
                 digest: self.digest,
                 program: describe(),
             };
-            let patience = self.processes.patience().max(COMPILING);
-            let group = self.processes.group();
-            let all = group.all_gather("first launch of a program", &mine.write(), patience)?;
+            let group = self.launches.group();
+            let all = group.all_gather("first launch of a program", &mine.write(), self.patience);
+            let all = all.map_err(|error| {
+                let (rank, program) = (group.rank(), &mine.program);
+                error.with_note(&format!(
+                    "process {rank} launches {program} as number {number}, and all processes must \
+                     launch the same programs in the same order"
+                ))
+            })?;
             let all = all.iter().map(|bytes| Launch::read(bytes));
             check(&all.collect::<Vec<_>>())?;
             *agreed = true;

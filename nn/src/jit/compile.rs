@@ -3,7 +3,7 @@
 use std::{
     panic::Location,
     sync::{Arc, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use halite_core::{
@@ -193,8 +193,14 @@ impl Setup {
         if options.devices.is_empty() {
             options.devices = mesh.devices().to_vec();
         }
-        let shared = (lowered.processes.as_ref())
-            .map(|processes| SharedProgram::new(processes, &lowered.comparable_code()));
+        let launches = match &lowered.processes {
+            Some(processes) => Some((processes.launches(), processes.patience())),
+            // One program on the devices of all processes.
+            None => (self.client.launches_on(&options.devices)).map(|it| (it, Duration::ZERO)),
+        };
+        let shared = launches.map(|(launches, patience)| {
+            SharedProgram::new(launches, patience, &lowered.comparable_code())
+        });
         let outputs = lowered.outputs.iter().map(|ty| ty.on(mesh));
         let hyperparameters = lowered
             .hyperparameters

@@ -4,12 +4,14 @@
 use std::{
     sync::{Arc, Mutex},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use halite_core::{
-    Client, Collective, DeviceId, ProcessGroup, Result, SingleProcess, ThreadProcess,
+    Array, Client, Collective, Device, DeviceId, HostArray, Mesh, PartitionSpec, ProcessGroup,
+    Result, Sharding, SingleProcess, ThreadProcess,
 };
+use halite_nn::jit;
 use halite_reference::{Node, Options, Reference};
 use halite_train::{CheckpointMode, Fitted, Strategy, Task, TrainerBuilder};
 
@@ -36,9 +38,17 @@ fn open(devices: u32, node: Option<Node>) -> Result<Client> {
 
 /// What each process has computed, each with `devices` of all.
 fn spanning<K: Task>(
-    [processes, devices]: [usize; 2],
+    shape: [usize; 2],
     fit: impl Fn(TrainerBuilder) -> Result<Fitted<K>> + Sync,
 ) -> Vec<Result<Trained>> {
+    in_processes(shape, |client, group| trained(&client, group, &fit))
+}
+
+/// The results of processes that have one client's devices together, each `devices` of them.
+fn in_processes<T: Send>(
+    [processes, devices]: [usize; 2],
+    run: impl Fn(Client, Arc<dyn ProcessGroup>) -> Result<T> + Sync,
+) -> Vec<Result<T>> {
     let run = |process: ThreadProcess| {
         let node = Node {
             index: process.rank() as u32,
@@ -46,7 +56,9 @@ fn spanning<K: Task>(
             store: process.store("devices")?,
             patience: Duration::from_secs(60),
         };
-        trained(&open(devices as u32, Some(node))?, Arc::new(process), &fit)
+        let group: Arc<dyn ProcessGroup> = Arc::new(process);
+        let client = open(devices as u32, Some(node))?.with_processes(group.clone());
+        run(client, group)
     };
     thread::scope(|scope| {
         let all = ThreadProcess::group(processes).into_iter();
@@ -176,5 +188,91 @@ fn axis_of_processes_is_refused() {
     for each in all {
         let error = each.unwrap_err().to_string();
         assert!(error.contains("one program runs on 2 devices"), "{error}");
+    }
+}
+
+/// The errors of two processes that launch programs on all devices: `launch` takes the rank and what
+/// launches the program with a factor.
+fn errors_of_launches(
+    launch: impl Fn(usize, &dyn Fn(f64) -> Result<()>) -> Result<()> + Sync,
+) -> Vec<String> {
+    let all = in_processes([2, 1], |client, group| {
+        let devices = client.devices().into_iter().map(Device::id);
+        let mesh = Arc::new(Mesh::new([("data", 2)], devices)?);
+        let rows = Sharding::new(&mesh, PartitionSpec::first("data"))?;
+        let x = Array::upload(&client, &HostArray::from_slice(&[1f32, 2.0], [2])?, &rows)?;
+        let programs =
+            [1.0, 2.0].map(|factor| (factor, jit(&client, move |_, [x]| [x.sum_all() * factor])));
+        launch(group.rank(), &|factor| {
+            let program = programs.iter().find(|(known, _)| *known == factor);
+            let (_, program) = program.expect("one of the factors");
+            program.run([&x])?.iter().try_for_each(|y| y.wait())
+        })
+    });
+    let errors = all.into_iter().filter_map(Result::err);
+    errors.map(|error| error.to_string()).collect()
+}
+
+#[test]
+fn same_programs_on_all_devices_are_launched() {
+    let errors = errors_of_launches(|_, launch| {
+        launch(2.0)?;
+        launch(1.0)?;
+        launch(2.0)
+    });
+    assert!(errors.is_empty(), "{errors:?}");
+}
+
+#[test]
+fn program_of_one_process_is_refused_before_its_launch() {
+    let started = Instant::now();
+    let errors = errors_of_launches(|rank, launch| launch(1.0 + rank as f64));
+    assert_eq!(errors.len(), 2);
+    for error in &errors {
+        assert!(
+            error.contains("processes launch different programs"),
+            "{error}"
+        );
+        for rank in 0..2 {
+            let launched = format!("process {rank} launches `");
+            assert!(error.contains(&launched), "{error}");
+        }
+        assert!(
+            error.contains("train/tests/processes/spanning.rs:"),
+            "{error}"
+        );
+    }
+    // Under `if rank == 0`, and then one that all launch.
+    let errors = errors_of_launches(|rank, launch| {
+        if rank == 0 {
+            launch(1.0)?;
+        }
+        launch(2.0)
+    });
+    assert_eq!(errors.len(), 2);
+    assert!(
+        errors[0].contains("processes launch different programs"),
+        "{}",
+        errors[0]
+    );
+    assert!(started.elapsed() < Duration::from_secs(30), "it waited");
+}
+
+/// The other process ends without a launch.
+#[test]
+fn program_that_others_never_launch_is_named() {
+    let errors = errors_of_launches(|rank, launch| match rank {
+        0 => launch(1.0),
+        _ => Ok(()),
+    });
+    let [error] = &errors[..] else {
+        panic!("{errors:?}")
+    };
+    for part in [
+        "process 0 launches `",
+        "train/tests/processes/spanning.rs:",
+        "as number 1",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
     }
 }

@@ -29,6 +29,8 @@ impl Cache {
             package,
             root: &self.root,
         };
+        // Before the download, and again for the result.
+        self.check_replaceable(package, &self.partial())?;
         let partial = Partial::create(&self.partial(), package)
             .map_err(|error| context().error("create a directory in", &self.partial(), error))?;
         let install = partial.0.join("install");
@@ -84,6 +86,7 @@ impl Cache {
                 }
             };
         }
+        self.check_replaceable(context.package, &directory)?;
         // The files are there, whatever a power failure would leave of them.
         let _ = sync_dir(&self.root);
         Ok(Installed {

@@ -5,7 +5,7 @@ use std::{fs, io, path::Path};
 use super::{Cache, Check, Installed, State, install::protect, unique};
 use crate::{
     error::{Error, Result},
-    files::{replaceable_by_others, writable_by_others},
+    files::replaceable_by_others,
     manifest::{Entry, Manifest, Stamp, sha256_of_file},
     package::{FileSpec, MARKER, Package},
 };
@@ -16,7 +16,8 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// If the system cannot read existing files.
+    /// If the system cannot read existing files; [`Error::Replaceable`] for libraries and programs
+    /// that another user could replace between this check and their use.
     pub fn state(&self, package: &Package, check: Check) -> Result<State> {
         let directory = self.directory(package);
         let mut manifest = match Manifest::read(&directory) {
@@ -39,7 +40,13 @@ impl Cache {
             return Ok(State::Damaged(format!("{MARKER} lists other files")));
         }
         // Times in the marker are as trustworthy as the protection of the marker.
-        let trusts_times = self.is_private(&directory, package);
+        let replaceable = self.replaceable(package, &directory)?;
+        if let Some(reason) = &replaceable
+            && package.has_code()
+        {
+            return Err(Error::replaceable(package, reason));
+        }
+        let trusts_times = replaceable.is_none();
         let mut touched = false;
         for (entry, file) in manifest.files.iter_mut().zip(package.installed_files()) {
             let path = directory.join(&entry.name);
@@ -59,26 +66,28 @@ impl Cache {
         }))
     }
 
-    /// Returns whether only the user of this process and root may replace the files of a package.
-    fn is_private(&self, directory: &Path, package: &Package) -> bool {
-        let private = |path: &Path| {
-            fs::symlink_metadata(path).is_ok_and(|metadata| writable_by_others(&metadata).is_none())
-        };
-        let below = |file: &&str| {
-            let parents = Path::new(file)
-                .ancestors()
-                .skip(1)
-                .filter(|parent| !parent.as_os_str().is_empty());
-            parents
-                .into_iter()
-                .all(|parent| private(&directory.join(parent)))
-        };
-        replaceable_by_others(directory).is_ok_and(|reason| reason.is_none())
-            && private(&directory.join(MARKER))
-            && package
-                .installed_files()
-                .map(|file| file.name)
-                .all(|file| below(&file))
+    /// Returns an error if other users could replace what is at `path` in the cache, or what is in
+    /// the directory of a package with libraries or programs there.
+    pub(super) fn check_replaceable(&self, package: &Package, path: &Path) -> Result<()> {
+        if !package.has_code() {
+            return Ok(());
+        }
+        match self.replaceable(package, path)? {
+            Some(reason) => Err(Error::replaceable(package, &reason)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns why other users could replace the files of a package in `directory`, if they could.
+    fn replaceable(&self, package: &Package, directory: &Path) -> Result<Option<String>> {
+        let names = package.installed_files().map(|file| file.name);
+        let files = names.chain([MARKER]).map(|name| directory.join(name));
+        let paths: Vec<_> = files.chain([directory.to_path_buf()]).collect();
+        replaceable_by_others(self.root(), &paths).map_err(|source| Error::Io {
+            action: "look at the permissions of",
+            path: directory.to_path_buf(),
+            source,
+        })
     }
 }
 
@@ -118,9 +127,7 @@ fn verify(
         Check::Files(names) => names.contains(&&**name),
         Check::Full => true,
     };
-    let is_unchanged =
-        stamp == entry.stamp && trusts_times && writable_by_others(&metadata).is_none();
-    if is_unchanged && !needs_digest {
+    if stamp == entry.stamp && trusts_times && !needs_digest {
         return Ok(None);
     }
     let (digest, _) = sha256_of_file(path).map_err(|error| refused("read", error))?;

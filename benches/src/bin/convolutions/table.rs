@@ -14,9 +14,9 @@ const SEED: u64 = 20_000;
 const HEAD: &str = "\
 # Convolutions on XLA's CPU plugin: processor time of XLA's code as a multiple of that of halite's kernel.
 # Written by `cargo run --release -p halite-benches --bin convolutions -- --table FILE`; do not edit.
-# Columns: bits of a vector, threads, dtype; features and outputs of a group, groups; products over the
-# spatial dimensions of kernel, stride, dilation and input dilation; multiplications; ratios of the
-# result, the input gradient and the kernel gradient.
+# Columns: bits of a vector, threads, dtype; spatial dimensions, at least 2; features and outputs of a
+# group, groups; products over the spatial dimensions of kernel, stride, dilation and input dilation;
+# multiplications; ratios of the result, the input gradient and the kernel gradient.
 ";
 
 /// Measures the shapes whose names contain the filter, and writes their lines to the file. Without
@@ -38,7 +38,8 @@ pub(crate) fn write(clients: &Clients, dtype: DType, filter: &str, path: &str) -
         let power = |size: usize| size.pow(shape.dims as u32);
         let ratios = passes.map(|it| format!("{:.2}", it.ratio().clamp(0.01, 1000.0)));
         let line = format!(
-            "{own}{} {} {} {} {} {} {} {:.2e} {}",
+            "{own}{} {} {} {} {} {} {} {} {:.2e} {}",
+            shape.dims.max(2),
             shape.features / shape.groups,
             shape.outputs / shape.groups,
             shape.groups,
@@ -66,7 +67,7 @@ fn split(line: &str) -> Option<(String, String)> {
     Some((key.join(" "), ratios.join(" ")))
 }
 
-/// Shapes of networks, and tiny ones, for which calling may cost more than it saves.
+/// Shapes of networks, of images and volumes, and tiny ones, for which calling may cost more than it saves.
 fn shapes() -> impl Iterator<Item = ConvShape> {
     let drawn = ConvShape::draw(COUNT, SEED);
     let tiny = ConvShape::draw(COUNT / 4, SEED + 1)
@@ -79,5 +80,5 @@ fn shapes() -> impl Iterator<Item = ConvShape> {
             },
             ..shape
         });
-    drawn.into_iter().chain(tiny)
+    drawn.into_iter().chain(tiny).chain(ConvShape::volumes())
 }
