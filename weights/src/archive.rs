@@ -1,6 +1,6 @@
 //! Zip archives of tensors: entries as places in the file.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io};
 
 use halite_core::{ErrorKind, Result, guard};
 use zip::{
@@ -34,6 +34,22 @@ pub(crate) struct Entry {
     pub(crate) compressed: u64,
     pub(crate) size: u64,
     pub(crate) is_deflated: bool,
+}
+
+/// The inflated bytes of an entry. A panic of the decoder is an error of the read.
+pub(crate) struct Inflated<R>(flate2::read::DeflateDecoder<R>);
+
+impl<R: io::Read> Inflated<R> {
+    pub(crate) fn new(compressed: R) -> Self {
+        Inflated(flate2::read::DeflateDecoder::new(compressed))
+    }
+}
+
+impl<R: io::Read> io::Read for Inflated<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = guard::call(|| self.0.read(into));
+        read.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+    }
 }
 
 impl Archive {
@@ -112,7 +128,7 @@ impl Archive {
         use std::io::Read;
         let raw = self.input.reader().at(entry.start).take(entry.compressed);
         if entry.is_deflated {
-            Box::new(flate2::read::DeflateDecoder::new(raw).take(entry.size))
+            Box::new(Inflated::new(raw).take(entry.size))
         } else {
             Box::new(raw)
         }
@@ -153,5 +169,26 @@ impl Entry {
         } else {
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn panic_while_inflating_is_an_error() {
+        struct Panics;
+
+        impl Read for Panics {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                panic!("at byte 7")
+            }
+        }
+
+        let error = Inflated::new(Panics).read(&mut [0; 4]).unwrap_err();
+        assert!(error.to_string().contains("panicked: at byte 7"), "{error}");
     }
 }

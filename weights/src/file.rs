@@ -8,10 +8,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use halite_core::{AlignedBytes, DType, Result, TensorType, guard};
+use halite_core::{AlignedBytes, DType, Result, TensorType};
 
 use crate::{
     Format, TensorInfo, TensorSource,
+    archive::Inflated,
     input::Input,
     metadata::MetadataValue,
     problems::{Problems, corrupt},
@@ -183,15 +184,12 @@ fn extent(dims: &[usize], strides: &[usize]) -> usize {
 /// Inflates bytes of an entry, from the place's offset on.
 fn inflate(place: &Place, entry: Deflated, into: &mut [u8]) -> Result<()> {
     let compressed = place.input.reader().at(entry.start).take(entry.compressed);
-    let read = guard::call(|| {
-        let mut inflated = flate2::read::DeflateDecoder::new(compressed);
-        let skipped = std::io::copy(
-            &mut (&mut inflated).take(place.offset),
-            &mut std::io::sink(),
-        );
-        skipped.and_then(|_| inflated.read_exact(into))
-    });
-    let read = read.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
+    let mut inflated = Inflated::new(compressed);
+    let skipped = std::io::copy(
+        &mut (&mut inflated).take(place.offset),
+        &mut std::io::sink(),
+    );
+    let read = skipped.and_then(|_| inflated.read_exact(into));
     read.map_err(|error| {
         let what = format!("the compressed entry at {} is damaged", entry.start);
         corrupt(place.input.origin(), what).caused_by(error)
