@@ -98,11 +98,15 @@ fn wrong_settings_are_refused() {
     );
     check(
         Sgd::new(Schedule::polynomial(0.1, 0.0, -1.0, 10)),
-        expect!["`learning_rate` is inf at step 10 of polynomial(0.1, 0.0, -1.0, 10); expected 0 or a positive number"],
+        expect![
+            "`learning_rate` is inf at step 10 of polynomial(0.1, 0.0, -1.0, 10); expected 0 or a positive number"
+        ],
     );
     check(
         Sgd::new(Schedule::exponential(0.1, -0.5, 10)),
-        expect!["`learning_rate` is NaN at step 1 of exponential(0.1, -0.5, 10); expected 0 or a positive number"],
+        expect![
+            "`learning_rate` is NaN at step 1 of exponential(0.1, -0.5, 10); expected 0 or a positive number"
+        ],
     );
     check(
         Sgd::new(0.1)
