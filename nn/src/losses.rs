@@ -277,9 +277,16 @@ pub fn mae<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
 }
 
 /// Huber's loss of each element: half the square of a difference `d` up to `delta`, beyond it
-/// `delta (|d| - delta / 2)`. Equal dimensions. Divided by `delta` it is PyTorch's `smooth_l1_loss`.
+/// `delta (|d| - delta / 2)`. Equal dimensions; `delta` above 0. Divided by `delta` it is PyTorch's
+/// `smooth_l1_loss`.
 #[track_caller]
 pub fn huber<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) -> Tensor<'t> {
+    // The loss of a `delta` of 0 is 0, and below 0 it falls with the distance.
+    if delta.is_nan() || delta <= 0.0 {
+        let cx = prediction.trace();
+        let message = format!("delta {delta}; expected a number above 0, such as 1");
+        return cx.fail("huber", message, Some(prediction.ty()));
+    }
     elementwise("huber", prediction, target, |prediction, target| {
         let difference = prediction - target;
         // Without a select between two forms, of which one may be infinite and its gradient NaN.

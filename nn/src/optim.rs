@@ -257,13 +257,22 @@ pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Checks the schedules of an optimizer.
 /// Checks the schedules and the numbers of an optimizer.
 fn check_numbers(optimizer: &(impl Optimizer + ?Sized)) -> Result<()> {
     let refused = |message: String| Err(Error::invalid("optimizer", message));
     for (name, schedule) in optimizer.schedules() {
         if let Err(error) = schedule.check() {
             return refused(format!("`{name}`: {}", error.message()));
+        }
+        // At its start, within and at its end: a rate below 0 climbs the loss.
+        let last = schedule.steps().unwrap_or(1000);
+        for step in [0, 1, last / 2, last] {
+            let rate = schedule.value(step);
+            if !(rate.is_finite() && rate >= 0.0) {
+                return refused(format!(
+                    "`{name}` is {rate} at step {step} of {schedule:?}; expected 0 or a positive number"
+                ));
+            }
         }
     }
     for (name, value, range) in optimizer.numbers() {

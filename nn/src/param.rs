@@ -116,6 +116,11 @@ pub enum ParamKind {
 /// Describes the parameters of `model` whose path matches the [`Pattern`] as frozen: they have
 /// neither a gradient nor slots.
 ///
+/// A frozen layer stays in the mode of the function: in training, a frozen
+/// [`BatchNorm`](crate::BatchNorm) normalizes by each batch and updates its running statistics, as in
+/// PyTorch. `cx.set_mode(false, None)` before the frozen part of a model, and the mode of training
+/// again after it, keep the statistics.
+///
 /// ```
 /// use halite_nn::{Linear, freeze};
 ///

@@ -178,7 +178,8 @@ pub fn normal<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> T
     })
 }
 
-/// Draws normal floats with mean 0 and standard deviation 1, truncated to `(low, high)`.
+/// Draws normal floats with mean 0 and standard deviation 1, truncated to `(low, high)`, of which
+/// `low` is the smaller.
 #[track_caller]
 pub fn truncated_normal<'t>(
     key: Tensor<'t>,
@@ -188,6 +189,13 @@ pub fn truncated_normal<'t>(
     high: f64,
 ) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
+    if low.is_nan() || high.is_nan() || low >= high {
+        let like = TensorType::new(dtype, dims.as_ref());
+        let message = format!("the range {low}..{high} is empty");
+        return key
+            .trace()
+            .fail("random truncated normal", message, Some(like));
+    }
     in_full_precision(
         key,
         dims.as_ref(),

@@ -1,9 +1,15 @@
 //! Mistakes in calls of layers and losses: their lines and messages. No program runs.
 
-use halite_core::{DType, TensorType, Tree, tree::Of};
+use halite_core::{
+    DType, TensorType, Tree,
+    tree::{Leaf, Of},
+};
 use halite_nn::{
-    BatchNorm, Conv2d, CrossEntropy, Dropout, Embedding, GroupNorm, LayerNorm, Linear, Param,
-    RmsNorm, Schedule, Tensor, Trace, accuracy, cross_entropy, init, mse, rng, soft_cross_entropy,
+    BatchNorm, Conv2d, CrossEntropy, Dropout, Embedding, GroupNorm, Gru, InstanceNorm, LayerNorm,
+    Linear, Lstm, Param, RmsNorm, Schedule, Tensor, Trace, accuracy, cross_entropy, huber, init,
+    mse,
+    optim::{clip_global_norm, clip_value},
+    rng, soft_cross_entropy,
 };
 
 /// The model's leaves as inputs of the trace, named by their paths.
@@ -186,6 +192,121 @@ fn options_out_of_range_are_mistakes() {
             let _ = rng::normal(key(cx), [2], DType::S32);
         },
         &["random normal", "s32"],
+    );
+    for delta in [0.0, -1.0, f64::NAN] {
+        check(
+            |cx| {
+                let _ = huber(f32(cx, &[2]), f32(cx, &[2]), delta);
+            },
+            &["huber", &format!("delta {delta}")],
+        );
+    }
+    check(
+        |cx| {
+            let _ = rng::truncated_normal(key(cx), [2], DType::F32, 2.0, -2.0);
+        },
+        &["random truncated normal", "2..-2"],
+    );
+}
+
+/// A limit below 0 would turn all gradients around.
+#[test]
+fn clipping_to_no_positive_limit_is_a_mistake() {
+    for limit in [0.0, -1.0, f64::NAN] {
+        let limit_is = format!("is {limit}; expected a number above 0");
+        check(
+            |cx| {
+                let (model, grad) = (Param::new([2], halite_nn::Init::Zeros), f32(cx, &[2]));
+                let _ = clip_global_norm(cx, &model, Leaf(grad), limit);
+            },
+            &["`max_norm`", &limit_is],
+        );
+        check(
+            |cx| {
+                let _ = clip_value(cx, Leaf(f32(cx, &[2])), limit);
+            },
+            &["`max`", &limit_is],
+        );
+    }
+}
+
+/// The distance of one value from its mean is 0, whatever the value is.
+#[test]
+fn norm_of_one_value_is_a_mistake() {
+    let one = &["has one value for each mean"];
+    check(
+        |cx| {
+            cx.set_mode(true, None);
+            let _ = traced(cx, &BatchNorm::new(8)).forward(f32(cx, &[1, 8]));
+        },
+        one,
+    );
+    for dims in [&[4, 8][..], &[4, 1, 8], &[4, 1, 1, 8]] {
+        check(
+            |cx| {
+                let _ = traced(cx, &InstanceNorm::new(8)).forward(f32(cx, dims));
+            },
+            one,
+        );
+        check(
+            |cx| {
+                let _ = traced(cx, &GroupNorm::new(8, 8)).forward(f32(cx, dims));
+            },
+            one,
+        );
+    }
+    let cx = Trace::new();
+    traced(&cx, &GroupNorm::new(4, 8)).forward(f32(&cx, &[4, 8]));
+    traced(&cx, &InstanceNorm::new(8)).forward(f32(&cx, &[1, 2, 8]));
+    cx.set_mode(false, None);
+    traced(&cx, &BatchNorm::new(8)).forward(f32(&cx, &[1, 8]));
+    assert!(cx.check().is_ok(), "{:?}", cx.mistakes());
+}
+
+#[test]
+fn norm_settings_out_of_range_are_mistakes() {
+    for momentum in [-0.1, 1.5, f64::NAN] {
+        check(
+            |cx| {
+                let norm = BatchNorm::new(8).momentum(momentum);
+                let _ = traced(cx, &norm).forward(f32(cx, &[2, 8]));
+            },
+            &[
+                "batch norm",
+                &format!("momentum {momentum}; expected 0 to 1"),
+            ],
+        );
+    }
+    let eps_is = "eps -1; expected 0 or a positive number";
+    check(
+        |cx| {
+            let _ = traced(cx, &BatchNorm::new(8).eps(-1.0)).forward(f32(cx, &[2, 8]));
+        },
+        &["batch norm", eps_is],
+    );
+    check(
+        |cx| {
+            let _ = traced(cx, &LayerNorm::new(8).eps(-1.0)).forward(f32(cx, &[2, 8]));
+        },
+        &["layer norm", eps_is],
+    );
+}
+
+#[test]
+fn lengths_of_sequences_are_checked() {
+    check(
+        |cx| {
+            let lengths = s32(cx, &[3]);
+            traced(cx, &Gru::new(2, 4)).forward_padded(f32(cx, &[2, 5, 2]), lengths, None);
+        },
+        &["gru", "lengths of s32[3]", "expected integers [2]"],
+    );
+    check(
+        |cx| {
+            let lengths = f32(cx, &[2]);
+            traced(cx, &Lstm::new(2, 4)).forward_padded(f32(cx, &[2, 5, 2]), lengths, None);
+        },
+        &["lstm", "lengths of f32[2]"],
     );
 }
 

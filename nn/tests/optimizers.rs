@@ -86,6 +86,34 @@ fn wrong_settings_are_refused() {
             "`learning_rate`: the warmup has 100 steps, and cosine(0.1, 50) ends at step 50; a warmup is shorter than its schedule"
         ],
     );
+    check(
+        AdamW::new(-1e-3),
+        expect!["`learning_rate` is -0.001 at step 0 of -0.001; expected 0 or a positive number"],
+    );
+    check(
+        Sgd::new(Schedule::linear(0.1, -0.1, 10)),
+        expect![
+            "`learning_rate` is -0.1 at step 10 of linear(0.1, -0.1, 10); expected 0 or a positive number"
+        ],
+    );
+    check(
+        Sgd::new(Schedule::polynomial(0.1, 0.0, -1.0, 10)),
+        expect![
+            "`learning_rate` is inf at step 10 of polynomial(0.1, 0.0, -1.0, 10); expected 0 or a positive number"
+        ],
+    );
+    check(
+        Sgd::new(Schedule::exponential(0.1, -0.5, 10)),
+        expect![
+            "`learning_rate` is NaN at step 1 of exponential(0.1, -0.5, 10); expected 0 or a positive number"
+        ],
+    );
+    check(
+        Sgd::new(0.1)
+            .group("**.bias", |sgd| sgd.learning_rate(-0.1))
+            .unwrap(),
+        expect!["`learning_rate` is -0.1 at step 0 of -0.1; expected 0 or a positive number"],
+    );
     let error = Sgd::new(0.1).group("a..b", |group| group).unwrap_err();
     expect!["pattern: `a..b`: a segment, or one of its choices, is empty"]
         .assert_eq(&error.to_string());

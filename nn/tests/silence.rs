@@ -5,8 +5,8 @@ use halite_core::{
     tree::{Empty, Leaf},
 };
 use halite_nn::{
-    AdamW, ArraySpec, BatchNorm, Dropout, Init, Jit, Linear, Mean, Mistake, Param, Sgd, Tensor,
-    Trace, cross_entropy, grad,
+    AdamW, ArraySpec, BatchNorm, Dropout, Init, Jit, Linear, Lstm, Mean, Mistake, Param, Sgd,
+    Tensor, Trace, cross_entropy, grad,
     optim::{self, clip_global_norm},
     vjp,
 };
@@ -301,6 +301,28 @@ fn dropped_running_statistics_are_a_mistake() {
         leaf
     });
     assert_eq!(discarded, Ok(()));
+}
+
+#[test]
+fn dropout_of_a_single_recurrent_layer_is_a_warning() {
+    let warnings = |lstm: Lstm<Param>| {
+        let cx = Trace::new();
+        cx.set_mode(false, None);
+        let x = input(&cx, "x", DType::F32, &[2, 5, 3]);
+        let lstm = lstm.map_leaves(|path, param| cx.input(param.ty, path.to_string()));
+        lstm.forward(x, None);
+        cx.warnings()
+    };
+    let of_one = warnings(Lstm::new(3, 4).dropout(0.5));
+    assert_eq!(of_one.len(), 1, "{of_one:?}");
+    let text = of_one[0].to_string();
+    assert!(
+        text.contains(OWN) && text.contains("the dropout of 0.5 drops nothing"),
+        "{text}"
+    );
+    for silent in [Lstm::new(3, 4), Lstm::new(3, 4).layers(2).dropout(0.5)] {
+        assert_eq!(warnings(silent), []);
+    }
 }
 
 /// A loss that reports a metric.

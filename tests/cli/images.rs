@@ -305,7 +305,7 @@ fn bad_images_are_errors() {
             &["text.png", "expected safetensors"],
         ),
         (
-            "train imagenet --data ./pictures --model resnet18 --side 16 --batch-size 1 --quiet --out ./run --accelerator embedded",
+            "train imagenet --data ./pictures --model resnet18 --side 40 --batch-size 1 --quiet --out ./run --accelerator embedded",
             &["pictures/two/broken.png", "neither PNG nor JPEG"],
         ),
     ] {

@@ -232,6 +232,8 @@ where
                 // The steps of the epoch are saved, and a resume validates.
                 None => return Ok(Ended::Stopped),
             }
+        } else if self.validation.is_empty() {
+            self.update_statistics(now)?;
         }
         self.start_epoch(now)?;
         if let Err(error) = called {
@@ -251,6 +253,9 @@ where
         // The time may be over before the first step: the metrics are those of the epoch before.
         if now.run.batch > 0 {
             self.measure_unfinished(now)?;
+            if self.validation.is_empty() {
+                self.update_statistics(now)?;
+            }
         }
         let validated = self.validation.is_empty() || now.validated.step == Some(now.run.step);
         if !validated {

@@ -96,6 +96,69 @@ fn statistics(model: &Normed<Array>) -> Vec<f32> {
         .concat()
 }
 
+/// Mean and variance of 20 samples. As one batch, they do not depend on the weights.
+fn statistics_of_data() -> Vec<f64> {
+    let x: Vec<f64> = (0..40).map(|i| f64::from(i as f32).sin()).collect();
+    let expected = |power: i32, about: [f64; 2]| {
+        let of = |at: usize| {
+            x.iter()
+                .skip(at)
+                .step_by(2)
+                .map(move |x| (x - about[at]).powi(power))
+        };
+        [0, 1].map(|at| of(at).sum::<f64>())
+    };
+    let mean = expected(1, [0.0; 2]).map(|sum| sum / 20.0);
+    let variance = expected(2, mean).map(|sum| sum / 19.0);
+    [mean, variance].concat()
+}
+
+#[track_caller]
+fn assert_statistics_of_data(model: &Normed<Array>) {
+    for (got, expected) in statistics(model).iter().zip(statistics_of_data()) {
+        // A momentum of 0.1: a thousandth of those before is left.
+        assert!(
+            (f64::from(*got) - expected).abs() < 2e-3,
+            "{got} {expected}"
+        );
+    }
+}
+
+/// At the end of an epoch and of steps within one, also in what is saved.
+#[test]
+fn averages_without_validation_have_statistics_of_their_own() {
+    for (batch_size, max_steps) in [(20, 2), (10, 3)] {
+        let loss = task(
+            &normed(),
+            |_, net: &Normed<Tensor<'_>>, batch: &Labeled<Tensor<'_>>| {
+                let error = net.out.forward(net.norm.forward(batch.input)) - batch.target;
+                batch.mean(error.square().sum([1]))
+            },
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let run = builder(2, 3)
+            .batch_size(batch_size)
+            .average(WeightAveraging::ema(0.999))
+            .max_steps(max_steps)
+            .out(dir.path());
+        let run = run.build().unwrap();
+        let fitted = run.fit(loss, normed(), Sgd::new(0.1), samples(20), ());
+        let average = fitted.unwrap().average.unwrap();
+        let loaded = run.load_average(&normed(), dir.path()).unwrap();
+        assert_eq!(statistics(&loaded), statistics(&average));
+        let [mean, variance] = [0, 2].map(|at| f64::from(statistics(&average)[at]));
+        let expected = statistics_of_data();
+        match batch_size {
+            20 => assert_statistics_of_data(&average),
+            // Of batches of half of the samples.
+            _ => assert!(
+                (mean - expected[0]).abs() < 0.2 && (variance - expected[2]).abs() < 0.2,
+                "{mean} {variance}, {expected:?}"
+            ),
+        }
+    }
+}
+
 #[test]
 fn validated_averages_have_statistics_of_their_own() {
     let net = normed();
@@ -117,32 +180,12 @@ fn validated_averages_have_statistics_of_their_own() {
         run.fit(loss, normed(), Sgd::new(0.1), samples(20), samples(8))
             .unwrap()
     };
-    // All samples are one batch, whose statistics do not depend on the weights.
-    let x: Vec<f64> = (0..40).map(|i| f64::from(i as f32).sin()).collect();
-    let expected = |power: i32, about: [f64; 2]| {
-        let of = |at: usize| {
-            x.iter()
-                .skip(at)
-                .step_by(2)
-                .map(move |x| (x - about[at]).powi(power))
-        };
-        [0, 1].map(|at| of(at).sum::<f64>())
-    };
-    let mean = expected(1, [0.0; 2]).map(|sum| sum / 20.0);
-    let variance = expected(2, mean).map(|sum| sum / 19.0);
     let fitted = fit(1, None);
-    let got = statistics(fitted.average.as_ref().unwrap());
-    for (got, expected) in got.iter().zip([mean, variance].concat()) {
-        // A momentum of 0.1: a thousandth of those before is left.
-        assert!(
-            (f64::from(*got) - expected).abs() < 2e-3,
-            "{got} {expected}"
-        );
-    }
+    assert_statistics_of_data(fitted.average.as_ref().unwrap());
     // The control: those of training have seen one batch.
     let trained = statistics(&fitted.model);
     assert!(
-        (f64::from(trained[2]) - variance[0]).abs() > 0.1,
+        (f64::from(trained[2]) - statistics_of_data()[2]).abs() > 0.1,
         "{trained:?}"
     );
     // Saved and continued.
@@ -151,6 +194,19 @@ fn validated_averages_have_statistics_of_their_own() {
     let [resumed, whole] = [fit(4, Some(dir.path())), fit(4, None)];
     let [resumed, whole] = [&resumed, &whole].map(|fit| statistics(fit.average.as_ref().unwrap()));
     assert_eq!(resumed, whole);
+}
+
+/// Stops a run after this many steps.
+#[derive(Clone, Debug)]
+struct StopAfter(u64);
+
+impl Callback for StopAfter {
+    fn on_step_end(&mut self, run: &mut Run) -> Result<()> {
+        if run.step() == self.0 {
+            run.stop();
+        }
+        Ok(())
+    }
 }
 
 #[test]
@@ -163,15 +219,17 @@ fn state_is_averaged_with_the_weights() {
             batch.mean(error.square().sum([1]))
         },
     );
-    let fit = |epochs: u64, out: Option<&Path>| {
-        let run = builder(epochs, 3)
+    // A run that is stopped has the averages of its steps.
+    let fit = |steps: u64, out: Option<&Path>| {
+        let run = builder(2, 3)
             .batch_size(5)
-            .average(WeightAveraging::ema(0.5));
+            .average(WeightAveraging::ema(0.5))
+            .callback(StopAfter(steps));
         let run = match out {
             Some(out) => run.out(out).resume(true),
             None => run,
         };
-        let run = run.max_steps(epochs).build().unwrap();
+        let run = run.build().unwrap();
         run.fit(loss, net(), Sgd::new(0.1), samples(20), ())
             .unwrap()
     };

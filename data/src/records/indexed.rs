@@ -12,7 +12,8 @@ use super::{HEADER, crc32c};
 use crate::{Dataset, Field, SampleMut, digest::digest_of, positioned::PositionedFile};
 
 /// The records of TFRecord files by number, read where they are: nothing but their places is in
-/// memory.
+/// memory. The content of a file that is compressed with gzip is in memory, at most 1 GiB; a larger
+/// one can be read in order, by [`Records`](super::Records) and a decoder.
 ///
 /// The places come from `FILE.idx` beside a file, if there is one: a line `OFFSET SIZE` for each
 /// record, in bytes, as the script `tfrecord2idx` of NVIDIA DALI writes. Otherwise the lengths of
@@ -137,15 +138,14 @@ impl IndexedRecords {
 impl IndexedFile {
     fn open(path: &Path) -> Result<Self> {
         let unread = |error: io::Error| failed(path, ErrorKind::Io, &error.to_string());
-        let file = PositionedFile::open(path).map_err(unread)?;
+        let mut file = PositionedFile::open(path).map_err(unread)?;
         let mut header = [0; HEADER];
         if file.len() >= FRAME {
             file.read_at(&mut header, 0).map_err(unread)?;
         }
         // A length may look like the start of a compressed file; its checksum does not.
         if length_of(&header).is_none() {
-            file.check_uncompressed()
-                .map_err(|error| failed(path, ErrorKind::Corrupt, &error.to_string()))?;
+            file = (file.decompressed()).map_err(|(kind, reason)| failed(path, kind, &reason))?;
         }
         let index = index_of(path);
         let offsets = match files::read_input_text(&index) {

@@ -42,7 +42,8 @@ pub struct TokenFile {
 const CONTEXT: &str = "token file";
 
 impl TokenFile {
-    /// Opens a file of tokens of type `dtype`, `u16` or `u32`, as windows of `length` targets.
+    /// Opens a file of tokens of type `dtype`, `u16` or `u32`, as windows of `length` targets. The
+    /// content of a file that is compressed with gzip is in memory, at most 1 GiB.
     ///
     /// # Errors
     /// If the file cannot be read, its size is not a multiple of a token's, or has too few tokens for
@@ -52,8 +53,7 @@ impl TokenFile {
         let width = width_of(dtype)?;
         let file = PositionedFile::open(path)
             .map_err(|error| failed(path, ErrorKind::Io, &error.to_string()))?;
-        file.check_uncompressed()
-            .map_err(|error| failed(path, ErrorKind::Corrupt, &error.to_string()))?;
+        let file = (file.decompressed()).map_err(|(kind, reason)| failed(path, kind, &reason))?;
         if file.len() % width as u64 != 0 {
             let len = file.len();
             let reason = format!("{len} bytes are not a whole number of {dtype}");

@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -201,9 +202,48 @@ fn json_errors_have_file_line() {
     fs::write(&path, b"\x1f\x8b\x08\0\0\0").unwrap();
     fails(
         JsonLines::open([&path]),
-        &["a.jsonl: it is compressed with gzip; decompress it"],
+        &["a.jsonl: it is compressed with gzip, and damaged or cut off"],
+    );
+    fs::write(&path, b"\x28\xb5\x2f\xfd\0\0").unwrap();
+    fails(
+        JsonLines::open([&path]),
+        &["a.jsonl: it is compressed with zstd; decompress it"],
     );
     fails(JsonLines::open([] as [&str; 0]), &["no files"]);
+}
+
+#[test]
+fn compressed_lines_records_and_tokens_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let gzipped = |name: &str, content: &[u8]| {
+        let path = dir.path().join(name);
+        let file = fs::File::create(&path).unwrap();
+        let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::default());
+        encoder.write_all(content).unwrap();
+        encoder.finish().unwrap();
+        path
+    };
+    let path = gzipped("a.jsonl.gz", &fs::read(golden("samples.jsonl")).unwrap());
+    check(&lines(&[path]).unwrap());
+
+    let mut records = Vec::new();
+    for payload in ["one", "two", "three"] {
+        write_record(&mut records, payload.as_bytes()).unwrap();
+    }
+    let path = gzipped("data.tfrecord.gz", &records);
+    for _ in 0..2 {
+        let records = IndexedRecords::open([&path]).unwrap();
+        assert_eq!(records.read(2).unwrap(), b"three");
+        assert_eq!(records.read(0).unwrap(), b"one");
+        // Its places are those of the content.
+        records.write_index().unwrap();
+    }
+
+    let path = gzipped("tokens.bin.gz", &[1, 0, 2, 0, 3, 0, 4, 0, 5, 0]);
+    let windows = TokenFile::open(&path, DType::U16, 2).unwrap();
+    assert_eq!(windows.tokens(), 5);
+    let arrays = all(&windows);
+    assert_eq!(arrays[0].as_slice::<u32>().unwrap(), [1, 2, 3, 3, 4, 5]);
 }
 
 #[test]

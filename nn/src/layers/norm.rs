@@ -13,6 +13,7 @@ use crate::{Init, Param, Tensor, special::wide};
 /// Training uses the statistics of the batch, over all devices and processes, and updates their
 /// running averages, which are state; evaluation uses the running averages. The variance is that of the distances from the mean of
 /// the batch, so it is exact however far from 0 the inputs are, and takes a second pass over them.
+/// A batch of one value for each feature has no variance, which is a mistake in training.
 ///
 /// The traced function sets the mode ([`Trace::set_mode`](crate::Trace::set_mode)) and returns the
 /// new running statistics of a training step: [`Trace::updated`](crate::Trace::updated).
@@ -118,8 +119,12 @@ impl<'t> BatchNorm<Tensor<'t>> {
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let cx = x.trace();
         let _site = cx.called_from(Location::caller());
-        if !fits("batch norm", x, self.scale) {
+        if !fits("batch norm", x, self.scale, self.eps) {
             return cx.error_like(Some(x.ty()));
+        }
+        if !(0.0..=1.0).contains(&self.momentum) {
+            let message = format!("momentum {}; expected 0 to 1", self.momentum);
+            return cx.fail("batch norm", message, Some(x.ty()));
         }
         let wide = wide(x.dtype());
         let value = x.convert(wide);
@@ -127,6 +132,11 @@ impl<'t> BatchNorm<Tensor<'t>> {
             (self.mean.convert(wide), self.variance.convert(wide));
         let (mean, variance) = if cx.training_for("batch norm") {
             let dims: Vec<usize> = (0..x.rank() - 1).collect();
+            let processes = cx.processes().map_or(1, |processes| processes.size());
+            let count = processes * x.dims()[..x.rank() - 1].iter().product::<usize>();
+            if is_of_one("batch norm", x, count) {
+                return cx.error_like(Some(x.ty()));
+            }
             // E[x²] - E[x]² cancels when the mean is large compared to the deviation, so the mean
             // is subtracted first. That is rounded (a long sum of large numbers, by more than the
             // deviation), and the second pass computes what is left of it. Distances from the
@@ -140,8 +150,6 @@ impl<'t> BatchNorm<Tensor<'t>> {
             let [offset, square] = cx.process_means("batch norm", of_process);
             let variance = (square - offset.square()).maximum(0.0);
             let mean = guess + offset;
-            let processes = cx.processes().map_or(1, |processes| processes.size());
-            let count = processes * x.dims()[..x.rank() - 1].iter().product::<usize>();
             let count = count as f64;
             let sample_variance = variance * (count / (count - 1.0).max(1.0));
             self.update_running(self.mean, mean);
@@ -194,7 +202,7 @@ impl<'t> LayerNorm<Tensor<'t>> {
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let _site = x.trace().called_from(Location::caller());
-        if !fits("layer norm", x, self.scale) {
+        if !fits("layer norm", x, self.scale, self.eps) {
             return x.trace().error_like(Some(x.ty()));
         }
         let wide = wide(x.dtype());
@@ -232,7 +240,7 @@ impl<'t> GroupNorm<Tensor<'t>> {
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let cx = x.trace();
         let _site = cx.called_from(Location::caller());
-        if !fits("group norm", x, self.scale) {
+        if !fits("group norm", x, self.scale, self.eps) {
             return cx.error_like(Some(x.ty()));
         }
         let (dims, wide) = (x.dims(), wide(x.dtype()));
@@ -246,6 +254,9 @@ impl<'t> GroupNorm<Tensor<'t>> {
             return cx.fail("group norm", message, Some(x.ty()));
         }
         let space = dims[1..dims.len() - 1].iter().product::<usize>();
+        if is_of_one("group norm", x, space * (features / self.groups)) {
+            return cx.error_like(Some(x.ty()));
+        }
         let grouped =
             x.convert(wide)
                 .reshape([dims[0], space, self.groups, features / self.groups]);
@@ -284,7 +295,7 @@ impl<'t> InstanceNorm<Tensor<'t>> {
         let cx = x.trace();
         let _site = cx.called_from(Location::caller());
         let mut leaves = [self.scale, self.bias].into_iter().flatten();
-        if x.is_error() || !leaves.all(|leaf| fits("instance norm", x, leaf)) {
+        if x.is_error() || !leaves.all(|leaf| fits("instance norm", x, leaf, self.eps)) {
             return cx.error_like(Some(x.ty()));
         }
         let (dims, wide) = (x.dims(), wide(x.dtype()));
@@ -293,6 +304,9 @@ impl<'t> InstanceNorm<Tensor<'t>> {
             return cx.fail("instance norm", message, Some(x.ty()));
         }
         let space: Vec<usize> = (1..dims.len() - 1).collect();
+        if is_of_one("instance norm", x, dims[1..dims.len() - 1].iter().product()) {
+            return cx.error_like(Some(x.ty()));
+        }
         let mut y = normalized(x.convert(wide), &space, self.eps);
         if let Some(scale) = self.scale {
             y = y * scale.convert(wide);
@@ -325,7 +339,7 @@ impl<'t> RmsNorm<Tensor<'t>> {
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let _site = x.trace().called_from(Location::caller());
-        if !fits("rms norm", x, self.scale) {
+        if !fits("rms norm", x, self.scale, self.eps) {
             return x.trace().error_like(Some(x.ty()));
         }
         let wide = wide(x.dtype());
@@ -347,11 +361,32 @@ fn inverse_root(square: Tensor<'_>) -> Tensor<'_> {
     square.lt(f64::INFINITY).select(square.rsqrt(), f64::NAN)
 }
 
-/// Checks that `x` has floats and as many features as `scale`; a mistake if not.
+/// Records a mistake for a statistic of one value, whose distance from the mean is always 0: the
+/// results would be the bias, whatever `x` is, and nothing before the layer would learn.
 #[track_caller]
-fn fits(layer: &str, x: Tensor<'_>, scale: Tensor<'_>) -> bool {
+fn is_of_one(layer: &str, x: Tensor<'_>, count: usize) -> bool {
+    if count == 1 {
+        let message = format!(
+            "{} has one value for each mean and variance, whose result is always the bias; expected \
+             more values, by a larger batch or more positions",
+            x.ty()
+        );
+        x.trace().fail(layer, message, Some(x.ty()));
+    }
+    count == 1
+}
+
+/// Checks that `x` has floats and as many features as `scale`, and that `eps` is not negative; a
+/// mistake if not.
+#[track_caller]
+fn fits(layer: &str, x: Tensor<'_>, scale: Tensor<'_>, eps: f64) -> bool {
     let (ty, features) = (x.ty(), scale.ty());
     if x.is_error() || scale.is_error() {
+        return false;
+    }
+    if !(eps.is_finite() && eps >= 0.0) {
+        let message = format!("eps {eps}; expected 0 or a positive number, such as 1e-5");
+        x.trace().fail(layer, message, Some(ty));
         return false;
     }
     if ty.dtype().is_float() && ty.rank() > 0 && ty.dims().last() == features.dims().first() {

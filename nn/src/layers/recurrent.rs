@@ -113,7 +113,8 @@ impl<const GATES: usize> Recurrent<Param, GATES> {
         self
     }
 
-    /// Sets the dropout rate of the outputs of each layer but the last.
+    /// Sets the dropout rate of the outputs of each layer but the last; a single layer drops nothing,
+    /// which is a [warning](crate::Trace::warnings).
     pub fn dropout(mut self, rate: f64) -> Self {
         self.dropout = Dropout::new(rate);
         self
@@ -162,7 +163,7 @@ impl Gates<Param> {
 impl<'t> Lstm<Tensor<'t>> {
     /// Maps `x: [batch, time, in]` to outputs `[batch, time, directions * hidden]` and the state
     /// after the last position (of the backward direction: the first). It starts from `state`, or
-    /// from zeros.
+    /// from zeros. For padded sequences use [`forward_padded`](Self::forward_padded).
     #[track_caller]
     pub fn forward(
         &self,
@@ -170,6 +171,31 @@ impl<'t> Lstm<Tensor<'t>> {
         state: Option<LstmState<Tensor<'t>>>,
     ) -> (Tensor<'t>, LstmState<Tensor<'t>>) {
         let _site = x.trace().called_from(Location::caller());
+        self.of_sequences(Sequences { x, lengths: None }, state)
+    }
+
+    /// Maps sequences of different lengths, of which `x: [batch, time, in]` has `lengths: [batch]`
+    /// positions each, integers, and padding after them: PyTorch's `pack_padded_sequence`. The
+    /// backward direction begins at the last position of each sequence, the state is that after
+    /// it, and outputs of padding are 0. Padding may hold any values.
+    #[track_caller]
+    pub fn forward_padded(
+        &self,
+        x: Tensor<'t>,
+        lengths: Tensor<'t>,
+        state: Option<LstmState<Tensor<'t>>>,
+    ) -> (Tensor<'t>, LstmState<Tensor<'t>>) {
+        let _site = x.trace().called_from(Location::caller());
+        let lengths = Some(lengths);
+        self.of_sequences(Sequences { x, lengths }, state)
+    }
+
+    #[track_caller]
+    fn of_sequences(
+        &self,
+        sequences: Sequences<'t>,
+        state: Option<LstmState<Tensor<'t>>>,
+    ) -> (Tensor<'t>, LstmState<Tensor<'t>>) {
         let state = state.map(|state| [state.hidden, state.cell]);
         let step = |gates: &Gates<Tensor<'t>>, projected: Tensor<'t>, [h, c]: [Tensor<'t>; 2]| {
             let sums = gates.of_hidden(h, projected.dtype()) + projected;
@@ -177,7 +203,7 @@ impl<'t> Lstm<Tensor<'t>> {
             let c = f.sigmoid() * c + i.sigmoid() * g.tanh();
             [o.sigmoid() * c.tanh(), c]
         };
-        let (outputs, [hidden, cell]) = self.run("lstm", x, state, step);
+        let (outputs, [hidden, cell]) = self.run("lstm", sequences, state, step);
         (outputs, LstmState { hidden, cell })
     }
 }
@@ -185,10 +211,34 @@ impl<'t> Lstm<Tensor<'t>> {
 impl<'t> Gru<Tensor<'t>> {
     /// Maps `x: [batch, time, in]` to outputs `[batch, time, directions * hidden]` and the hidden
     /// state after the last position (of the backward direction: the first), `[layers *
-    /// directions, batch, hidden]`. It starts from `state`, or from zeros.
+    /// directions, batch, hidden]`. It starts from `state`, or from zeros. For padded sequences use
+    /// [`forward_padded`](Self::forward_padded).
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>, state: Option<Tensor<'t>>) -> (Tensor<'t>, Tensor<'t>) {
         let _site = x.trace().called_from(Location::caller());
+        self.of_sequences(Sequences { x, lengths: None }, state)
+    }
+
+    /// Maps sequences of different lengths, `lengths: [batch]`, with padding after them, as
+    /// [`Lstm::forward_padded`].
+    #[track_caller]
+    pub fn forward_padded(
+        &self,
+        x: Tensor<'t>,
+        lengths: Tensor<'t>,
+        state: Option<Tensor<'t>>,
+    ) -> (Tensor<'t>, Tensor<'t>) {
+        let _site = x.trace().called_from(Location::caller());
+        let lengths = Some(lengths);
+        self.of_sequences(Sequences { x, lengths }, state)
+    }
+
+    #[track_caller]
+    fn of_sequences(
+        &self,
+        sequences: Sequences<'t>,
+        state: Option<Tensor<'t>>,
+    ) -> (Tensor<'t>, Tensor<'t>) {
         let step = |gates: &Gates<Tensor<'t>>, projected: Tensor<'t>, [h]: [Tensor<'t>; 1]| {
             let [r, z, n] = split(projected);
             let [hidden_r, hidden_z, hidden_n] = split(gates.of_hidden(h, projected.dtype()));
@@ -196,9 +246,39 @@ impl<'t> Gru<Tensor<'t>> {
             let n = (n + r * hidden_n).tanh();
             [n + z * (h - n)]
         };
-        let (outputs, [hidden]) = self.run("gru", x, state.map(|state| [state]), step);
+        let (outputs, [hidden]) = self.run("gru", sequences, state.map(|state| [state]), step);
         (outputs, hidden)
     }
+}
+
+/// Inputs of a recurrent layer.
+#[derive(Clone, Copy)]
+struct Sequences<'t> {
+    /// `[batch, time, in]`
+    x: Tensor<'t>,
+    /// Positions of each sequence, `[batch]`; the others are padding. `None`: all.
+    lengths: Option<Tensor<'t>>,
+}
+
+impl<'t> Sequences<'t> {
+    /// Whether a position is one of its sequence, `bool[batch, time]`.
+    #[track_caller]
+    fn held(self) -> Option<Tensor<'t>> {
+        let (cx, dims) = (self.x.trace(), self.x.dims());
+        let dims = &dims[..2];
+        self.lengths.map(|lengths| {
+            let lengths = lengths.counting();
+            let position = cx.iota(&TensorType::new(lengths.dtype(), dims), 1);
+            position.lt(lengths.broadcast_in_dim(dims, [0]))
+        })
+    }
+}
+
+/// `x: [first, second, ..]` where `held: [first, second]` or `[first]` is true, else `other`.
+#[track_caller]
+fn where_held<'t>(held: Tensor<'t>, x: Tensor<'t>, other: Tensor<'t>) -> Tensor<'t> {
+    let dims: Vec<usize> = (0..held.rank()).collect();
+    held.broadcast_in_dim(x.dims(), dims).select(x, other)
 }
 
 impl<'t, const GATES: usize> Recurrent<Tensor<'t>, GATES> {
@@ -208,17 +288,21 @@ impl<'t, const GATES: usize> Recurrent<Tensor<'t>, GATES> {
     fn run<const STATES: usize>(
         &self,
         name: &str,
-        x: Tensor<'t>,
+        sequences: Sequences<'t>,
         state: Option<[Tensor<'t>; STATES]>,
         step: impl Fn(&Gates<Tensor<'t>>, Tensor<'t>, [Tensor<'t>; STATES]) -> [Tensor<'t>; STATES],
     ) -> (Tensor<'t>, [Tensor<'t>; STATES]) {
-        if let Err(error) = self.check(name, x, &state) {
+        let x = sequences.x;
+        if let Err(error) = self.check(name, sequences, &state) {
             return (error, [error; STATES]);
         }
         let cx = x.trace();
         let (wide, batch) = (wide(x.dtype()), x.dims()[0]);
+        let held = sequences.held();
+        // What padding holds, such as NaN, would reach the gradients of the weights.
+        let mut y = held.map_or(x, |held| where_held(held, x, x.zeros_like()));
+        let held = held.map(|held| Leaf(held.swap_dims(0, 1)));
         let mut last = Vec::new();
-        let mut y = x;
         for (index, layer) in self.layers.iter().enumerate() {
             let mut outputs = Vec::new();
             let directions = [
@@ -241,13 +325,21 @@ impl<'t, const GATES: usize> Recurrent<Tensor<'t>, GATES> {
                     length: None,
                     reverse,
                 };
+                let inputs = (Leaf(projected), held);
                 let (end, Leaf(ys)) =
-                    cx.scan_with(options, first, Leaf(projected), |state, Leaf(projected)| {
+                    cx.scan_with(options, first, inputs, |state, (Leaf(projected), held)| {
                         let state: Vec<Tensor<'t>> =
                             state.into_iter().map(|Leaf(leaf)| leaf).collect();
-                        let state = std::array::from_fn(|at| state[at]);
+                        let state: [Tensor<'t>; STATES] = std::array::from_fn(|at| state[at]);
                         let next = step(gates, projected, state);
-                        (next.map(Leaf).to_vec(), Leaf(next[0].convert(x.dtype())))
+                        let (next, output) = match held {
+                            Some(Leaf(held)) => (
+                                std::array::from_fn(|at| where_held(held, next[at], state[at])),
+                                where_held(held, next[0], next[0].zeros_like()),
+                            ),
+                            None => (next, next[0]),
+                        };
+                        (next.map(Leaf).to_vec(), Leaf(output.convert(x.dtype())))
                     });
                 outputs.push(ys.swap_dims(0, 1));
                 last.push(end);
@@ -272,11 +364,11 @@ impl<'t, const GATES: usize> Recurrent<Tensor<'t>, GATES> {
     fn check<const STATES: usize>(
         &self,
         name: &str,
-        x: Tensor<'t>,
+        Sequences { x, lengths }: Sequences<'t>,
         state: &Option<[Tensor<'t>; STATES]>,
     ) -> Checked<'t> {
         let (cx, ty) = (x.trace(), x.ty());
-        let given = state.iter().flatten().copied();
+        let given = state.iter().flatten().copied().chain(lengths);
         if let Some(error) = given.chain([x]).find(|tensor| tensor.is_error()) {
             return Err(error);
         }
@@ -308,6 +400,24 @@ impl<'t, const GATES: usize> Recurrent<Tensor<'t>, GATES> {
                  first dimension as `in`"
             );
             return Err(cx.fail(name, message, Some(ty)));
+        }
+        if let Some(lengths) = lengths.map(|lengths| lengths.ty())
+            && (lengths.dims() != &ty.dims()[..1] || !lengths.dtype().is_integer())
+        {
+            let message = format!(
+                "lengths of {lengths} for an input of {ty}; expected integers [{}], the positions of \
+                 each sequence",
+                ty.dims()[0]
+            );
+            return Err(cx.fail(name, message, Some(ty)));
+        }
+        if self.layers.len() == 1 && self.dropout.rate > 0.0 {
+            let message = format!(
+                "the dropout of {} drops nothing: it is between layers, and there is one layer; apply \
+                 `Dropout` to the outputs",
+                self.dropout.rate
+            );
+            cx.warn_at(cx.origin(Location::caller()), name, message);
         }
         let directions = 1 + usize::from(layer.backward.is_some());
         let count = directions * self.layers.len();

@@ -6,7 +6,7 @@ use halite_core::{DType, TensorType, Tree, tree::Of};
 
 use crate::{Param, Tensor, Trace};
 
-/// Scales the gradients down to a global norm of at most `max_norm`; returns them with the norm
+/// Scales the gradients down to a global norm of at most `max_norm`, above 0; returns them with the norm
 /// before clipping ([`global_norm`]). As in `torch.nn.utils.clip_grad_norm_`, the factor is
 /// `min(1, max_norm / (norm + 1e-6))`.
 ///
@@ -130,6 +130,9 @@ impl<'t> GlobalNorm<'t> {
     ) -> Of<M, Tensor<'t>> {
         let cx = self.scale.trace();
         let _site = cx.called_from(Location::caller());
+        if is_refused(cx, "max_norm", max_norm) {
+            return grads;
+        }
         let (root, norm) = (self.root, self.value());
         let max_norm = cx.hyperparameter("max_norm", max_norm, norm.dtype());
         let (one, to_scale) = (norm.ones_like(), 1.0 / self.scale);
@@ -163,7 +166,18 @@ pub(super) fn power_of_two(x: Tensor<'_>) -> Tensor<'_> {
     x.clamp(bound.recip(), bound).reduce_precision(exponent, 0)
 }
 
-/// Clamps every element of the gradients to `[-max, max]`.
+/// Records a mistake for a limit that turns gradients around or makes all of them 0.
+#[track_caller]
+fn is_refused(cx: &Trace, name: &str, limit: f64) -> bool {
+    let is_refused = limit.is_nan() || limit <= 0.0;
+    if is_refused {
+        let message = format!("`{name}` is {limit}; expected a number above 0, such as 1");
+        cx.fail("clip", message, None);
+    }
+    is_refused
+}
+
+/// Clamps every element of the gradients to `[-max, max]`, `max` above 0.
 #[track_caller]
 pub fn clip_value<'t, G: Tree<Leaf = Tensor<'t>>>(
     cx: &'t Trace,
@@ -171,6 +185,9 @@ pub fn clip_value<'t, G: Tree<Leaf = Tensor<'t>>>(
     max: f64,
 ) -> Of<G, Tensor<'t>> {
     let _site = cx.called_from(Location::caller());
+    if is_refused(cx, "max", max) {
+        return grads.map_leaves(|_, grad| grad);
+    }
     grads.map_leaves(|_, grad| {
         if !grad.dtype().is_float() {
             return grad;

@@ -89,6 +89,14 @@ fn then_starts_at_the_last_step() {
     assert_eq!(schedule.steps(), None);
     assert_eq!(Schedule::constant(1.0).then(2.0).value(1_000), 1.0);
     assert_eq!(Schedule::constant(1.0).then_at(5, 2.0).value(5), 2.0);
+    assert_eq!(Schedule::constant(1.0).then_at(0, 2.0).value(0), 2.0);
+}
+
+#[test]
+fn milestones_begin_with_their_epoch() {
+    let rate = Schedule::piecewise(1.0, [(30, 0.1), (60, 0.01)]).per_epoch(5);
+    let values = [149, 150, 299, 300].map(|step| rate.value(step));
+    assert_eq!(values, [1.0, 0.1, 0.1, 0.01]);
 }
 
 #[test]

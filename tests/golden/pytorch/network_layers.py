@@ -210,4 +210,32 @@ add_nan("lstm", draw(2, 4, 1), (1, 1, 0), lambda x: lstm(x)[0])
 add_nan("gru", draw(2, 4, 1), (1, 1, 0), lambda x: gru(x)[0])
 add_nan("nll_loss", draw(2, 3), (1, 0), lambda x: F.nll_loss(x, torch.tensor([0, 2]), reduction="none"))
 
+
+# Sequences of different lengths, with padding of any values. Last, so that the draws above stay.
+def add_padded(name, kind, lengths, time, ins, hidden, layers=1, bidirectional=False, initial=False):
+    module = kind(ins, hidden, layers, bidirectional=bidirectional, batch_first=True)
+    names = [name for name, _ in module.named_parameters()]
+    is_lstm, directions, batch = kind is nn.LSTM, 1 + bidirectional, len(lengths)
+    weights = [draw(*reversed(p.shape), scale=0.7) for p in module.parameters()]
+    states = [draw(layers * directions, batch, hidden) for _ in range(1 + is_lstm)] if initial else []
+
+    def compute(x, lengths, *rest):
+        states, weights = rest[:len(rest) - len(names)], rest[len(rest) - len(names):]
+        given = {name: w.T if w.ndim == 2 else w for name, w in zip(names, weights)}
+        state = None if not states else tuple(states) if is_lstm else states[0]
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        y, end = functional_call(module, given, (packed, state) if state is not None else (packed,))
+        y, _ = nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=time)
+        end = end if is_lstm else (end,)
+        return torch.cat([y.flatten()] + [h.flatten() for h in end]), y, *end
+
+    options = dict(hidden=hidden, layers=layers, bidirectional=bidirectional, bias=True, initial=initial)
+    case(name, [draw(batch, time, ins), torch.tensor(lengths)] + states + weights, compute, options=options)
+
+
+for name, kind in [("lstm", nn.LSTM), ("gru", nn.GRU)]:
+    add_padded(f"padded_{name}.plain", kind, [2, 4, 1], 4, 2, 2)
+    add_padded(f"padded_{name}.bidirectional", kind, [1, 3], 5, 2, 2, bidirectional=True)
+    add_padded(f"padded_{name}.deep", kind, [3, 1, 2], 3, 2, 2, layers=2, bidirectional=True, initial=True)
+
 write("network_layers.json")

@@ -127,3 +127,23 @@ fn every_file_of_tests_is_compiled() {
     }
     assert!(left_out.is_empty(), "no executable has {left_out:#?}");
 }
+
+/// Reports of other frameworks that were tried here, and the tests that stand for them.
+#[test]
+fn reports_of_others_name_tests_that_exist() {
+    let text = fs::read_to_string(root().join("tests/campaigns/reports.json")).unwrap();
+    let reports: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    assert!(reports.len() >= 20, "{} reports", reports.len());
+    for report in &reports {
+        for field in ["source", "field", "title", "expected", "before", "after"] {
+            assert!(report[field].is_string(), "no {field}: {report}");
+        }
+        let Some(test) = report["test"].as_str() else {
+            continue;
+        };
+        let (file, name) = test.split_once("::").unwrap_or((test, ""));
+        let source = fs::read_to_string(root().join(file));
+        let source = source.unwrap_or_else(|error| panic!("{test}: {error}"));
+        assert!(source.contains(&format!("fn {name}(")), "{test}");
+    }
+}

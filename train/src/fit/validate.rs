@@ -89,8 +89,9 @@ where
         })))
     }
 
-    /// Gives averaged weights statistics of their own.
-    fn update_statistics(&self, now: &mut LoopState<K, O>) -> Result<()> {
+    /// Gives averaged weights statistics of their own: before a validation, or without validation
+    /// data at the end of an epoch and of the run.
+    pub(super) fn update_statistics(&self, now: &mut LoopState<K, O>) -> Result<()> {
         let Some(program) = &self.programs.statistics else {
             return Ok(());
         };

@@ -176,6 +176,32 @@ fn gru_matches_pytorch() {
 }
 
 #[test]
+fn padded_lstm_matches_pytorch() {
+    check("padded_lstm", |cx, _, options, inputs| {
+        let (x, lengths, rest) = (inputs[0], inputs[1], &inputs[2..]);
+        let (states, leaves) = rest.split_at(if options.initial { 2 } else { 0 });
+        let state = options.initial.then(|| LstmState {
+            hidden: states[0],
+            cell: states[1],
+        });
+        let layer: Lstm<_> = with(&recurrent::<4>(options, x), leaves);
+        let (y, end) = layer.forward_padded(x, lengths, state);
+        joined(cx, vec![y, end.hidden, end.cell])
+    });
+}
+
+#[test]
+fn padded_gru_matches_pytorch() {
+    check("padded_gru", |cx, _, options, inputs| {
+        let (x, lengths, rest) = (inputs[0], inputs[1], &inputs[2..]);
+        let (state, leaves) = rest.split_at(usize::from(options.initial));
+        let layer: Gru<_> = with(&recurrent::<3>(options, x), leaves);
+        let (y, end) = layer.forward_padded(x, lengths, state.first().copied());
+        joined(cx, vec![y, end])
+    });
+}
+
+#[test]
 fn instance_norm_matches_pytorch() {
     check("instance_norm", |_, name, _, inputs| {
         let (x, leaves) = (inputs[0], &inputs[1..]);

@@ -179,7 +179,9 @@ impl Block {
             } => windows(dims, window, stride, same),
             &Block::Dense { features } | &Block::Maxout { features } => Some(with(last, features)),
             &Block::GroupNorm { groups } => {
-                (rank > 2 && features.is_multiple_of(groups)).then(|| dims.to_vec())
+                let space = dims[1..last].iter().product::<usize>();
+                let has_several = features.is_multiple_of(groups) && space * features > groups;
+                (rank > 2 && has_several).then(|| dims.to_vec())
             }
             Block::BatchNorm => (dims[..last].iter().product::<usize>() > 1).then(|| dims.to_vec()),
             Block::LayerNorm | Block::RmsNorm => (features > 2).then(|| dims.to_vec()),
