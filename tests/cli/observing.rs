@@ -58,6 +58,12 @@ fn unknown_logger_or_monitor_is_named() {
     let error = fails(command.arg(dir.path()));
     let metrics = "it has `train loss`, `train accuracy`, `validation loss`, `validation accuracy`";
     assert_contains(&error, &["no metric `val_los`", metrics]);
+    // Before anything is downloaded.
+    let cache = tempfile::tempdir().unwrap();
+    let mut command = halite("train mnist --monitor acc --quiet");
+    command.env("HALITE_CACHE_DIR", cache.path());
+    assert_contains(&fails(&mut command), &["no metric `acc`", metrics]);
+    assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 0);
 }
 
 #[test]

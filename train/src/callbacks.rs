@@ -24,7 +24,6 @@ use std::{
 use halite_core::{Error, Result};
 
 pub use self::plateau::ReduceLrOnPlateau;
-use self::saving::Saving;
 pub(crate) use self::{
     accessory::LoggerCallback,
     checkpointing::Checkpointing,
@@ -32,6 +31,7 @@ pub(crate) use self::{
     nan_check::NanCheck,
     progress_bar::ProgressBar,
     report_file::ReportFile,
+    saving::Saving,
     table::MetricsTable,
 };
 pub use self::{

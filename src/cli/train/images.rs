@@ -76,6 +76,7 @@ pub(super) struct Mnist {
 impl Mnist {
     pub(super) fn run(mut self, processes: Arc<dyn ProcessGroup>) -> Result<ExitCode> {
         self.run.processes = Some(processes);
+        self.run.options.check_metrics(&METRICS)?;
         let (data, limit) = (self.data, self.limit);
         if self.fake_data {
             let (client, devices) = self.run.open()?;
@@ -118,6 +119,9 @@ impl Mnist {
 const MNIST: [usize; 2] = [60_000, 10_000];
 const SIDE: usize = 28;
 const CLASSES: usize = 10;
+
+/// Metrics of `Classify`.
+const METRICS: [&str; 2] = ["loss", "accuracy"];
 
 /// Images of the test data that the report shows with their predictions.
 const SHOWN: usize = 24;
