@@ -32,7 +32,7 @@ FILES = """ann api array array_interoperability batching blocked_sampler checkif
     mutable_array nn ode optimizers pjit pmap polynomial python_callback random_impl random_lax
     random scaled_dot scipy_fft scipy_interpolate scipy_ndimage scipy_optimize scipy_signal
     scipy_spatial scipy_stats shape_poly shard_alike shard_map sparse_bcoo_bcsr sparse sparsify
-    state stateful_rng stax svd unary_ops_accuracy x64_context""".split()
+    stateful_rng stax svd unary_ops_accuracy x64_context""".split()
 
 # Variables of the processes that run tests.
 CASES = {"JAX_NUM_GENERATED_CASES": "10", "JAX_ENABLE_X64": "1"}
