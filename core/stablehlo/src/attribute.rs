@@ -23,6 +23,8 @@ pub enum Attribute {
     Float(f64, ElementType),
     /// A string, or the name of a case of an enumeration.
     Str(String),
+    /// A string that is not UTF-8: what custom calls carry, a compiled kernel say.
+    Bytes(Vec<u8>),
     /// `@name`.
     Symbol(String),
     /// A type.
@@ -39,6 +41,16 @@ pub enum Attribute {
     Shardings(Vec<ShardySharding>),
     /// Axes of a mesh: `#sdy<manual_axes{"x"}>`.
     Axes(Vec<ShardyAxis>),
+}
+
+impl Attribute {
+    /// A string of these bytes.
+    pub(crate) fn string(bytes: Vec<u8>) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) => Attribute::Str(text),
+            Err(error) => Attribute::Bytes(error.into_bytes()),
+        }
+    }
 }
 
 /// Attributes by name, in the order of the program.

@@ -181,13 +181,18 @@ impl Lowering {
             return Err(Error::new(ErrorKind::Unsupported, "program", message));
         }
         let function = match operation {
-            Computation::TopK => (self.add(&format!("{key}.sorted"), &operands, |x| match *x {
-                [x] => top_k::sorted(x, attributes),
-                _ => Err("one tensor"),
-            }))
-            .and_then(|sorted| {
-                self.add(&key, &operands, |x| top_k::top_k(x[0], attributes, &sorted))
-            }),
+            Computation::TopK => {
+                let key_of =
+                    |ty: &RankedType| RankedType::new(top_k::of_key(ty.element), &*ty.dims);
+                let keys: Vec<_> = operands.iter().map(key_of).collect();
+                let sorted = self.add(&format!("{key}.sorted"), &keys, |x| match *x {
+                    [x] => top_k::sorted(x, attributes),
+                    _ => Err("one tensor"),
+                });
+                sorted.and_then(|sorted| {
+                    self.add(&key, &operands, |x| top_k::top_k(x[0], attributes, &sorted))
+                })
+            }
             _ => self.add(&key, &operands, |x| operation.build(x)),
         };
         let function = function.map_err(|expected| {

@@ -80,3 +80,41 @@ fn programs_of_kernels_have_none() {
     }";
     assert!(interpreted(Mode::Fast, text).unwrap().is_empty());
 }
+
+/// Compilers move constants out of regions, which are functions of scalars all the same.
+#[test]
+fn regions_that_capture_constants_have_kernels() {
+    let pair = "(tensor<f32>, tensor<f32>) -> tensor<i1>";
+    let text = format!(
+        "func.func public @main(%x: tensor<8xf32>, %i: tensor<1xi32>) -> (tensor<8xf32>, \
+         tensor<f32>, tensor<8xf32>) {{
+      %one = stablehlo.constant dense<1.0> : tensor<f32>
+      %all = stablehlo.constant dense<2.0> : tensor<8xf32>
+      %0 = \"stablehlo.sort\"(%x) <{{dimension = 0 : i64, is_stable = true}}> ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %y = stablehlo.minimum %a, %one : tensor<f32>
+        %z = stablehlo.minimum %b, %one : tensor<f32>
+        %less = stablehlo.compare LT, %y, %z, FLOAT : {pair}
+        stablehlo.return %less : tensor<i1>
+      }}) : (tensor<8xf32>) -> tensor<8xf32>
+      %1 = \"stablehlo.reduce\"(%x, %one) <{{dimensions = array<i64: 0>}}> ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %y = stablehlo.minimum %b, %one : tensor<f32>
+        %z = stablehlo.maximum %a, %y : tensor<f32>
+        stablehlo.return %z : tensor<f32>
+      }}) : (tensor<8xf32>, tensor<f32>) -> tensor<f32>
+      %u = stablehlo.slice %all [0:1] : (tensor<8xf32>) -> tensor<1xf32>
+      %2 = \"stablehlo.scatter\"(%x, %i, %u) <{{scatter_dimension_numbers = \
+         #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], \
+         index_vector_dim = 1>}}> ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %y = stablehlo.add %b, %one : tensor<f32>
+        %z = stablehlo.multiply %a, %y : tensor<f32>
+        stablehlo.return %z : tensor<f32>
+      }}) : (tensor<8xf32>, tensor<1xi32>, tensor<1xf32>) -> tensor<8xf32>
+      return %0, %1, %2 : tensor<8xf32>, tensor<f32>, tensor<8xf32>
+    }}"
+    );
+    let found = interpreted(Mode::Fast, &text).unwrap();
+    assert!(found.is_empty(), "{found:?}");
+}

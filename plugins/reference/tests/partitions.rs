@@ -42,6 +42,50 @@ fn manual_computation_runs_on_each_shard() {
     assert_eq!(sums, [3.0, 3.0, 30.0, 30.0]);
 }
 
+/// Of an unreduced input the shards add up to it; an unreduced output is the sum of its shards.
+#[test]
+fn unreduced_axes_are_sums() {
+    let code = r#"
+      module @test attributes {mhlo.num_partitions = 4 : i32} {
+        sdy.mesh @mesh = <["x"=2, "y"=2]>
+        func.func public @main(
+            %x: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x", "y"}]>})
+            -> (tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x", "y"}]>}) {
+          %0 = sdy.manual_computation(%x)
+              in_shardings=[<@mesh, [{"y"}], unreduced={"x"}>] out_shardings=[<@mesh, [{"y"}]>]
+              manual_axes={"x", "y"} (%a: tensor<2xf32>) {
+            %1 = "stablehlo.all_reduce"(%a) ({
+              ^bb0(%p: tensor<f32>, %q: tensor<f32>):
+                %s = stablehlo.add %p, %q : tensor<f32>
+                stablehlo.return %s : tensor<f32>
+            }) {channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>,
+                replica_groups = dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>,
+                use_global_device_ids} : (tensor<2xf32>) -> tensor<2xf32>
+            sdy.return %1 : tensor<2xf32>
+          } : (tensor<4xf32>) -> tensor<4xf32>
+          %2 = sdy.manual_computation(%0)
+              in_shardings=[<@mesh, [{"y"}]>] out_shardings=[<@mesh, [{"y"}], unreduced={"x"}>]
+              manual_axes={"x", "y"} (%a: tensor<2xf32>) {
+            sdy.return %a : tensor<2xf32>
+          } : (tensor<4xf32>) -> tensor<4xf32>
+          return %2 : tensor<4xf32>
+        }
+      }"#;
+    let program = Program {
+        partitions: 4,
+        ..program(code, &[1], &[1])
+    };
+    let args: Vec<_> = [1.0f32, 2.0, 10.0, 20.0]
+        .map(|value| HostArray::from_slice(&[value], [1]).unwrap())
+        .into();
+    let outputs = launch(&client(4), &program, &args).unwrap();
+    let values: Vec<_> = outputs
+        .iter()
+        .map(|buffer| read(buffer).unwrap()[0])
+        .collect();
+    assert_eq!(values, [2.0, 4.0, 20.0, 40.0]);
+}
+
 /// A program over 2 replicas of 4 partitions, a mesh of `x` and `y`, whose `body` maps `%x`.
 fn on_mesh(body: &str) -> Program {
     let sharding = r#"tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x", "y"}]>}"#;

@@ -167,6 +167,21 @@ fn inconsistent_comparator_sorts() {
 }
 
 #[test]
+fn top_k_of_booleans_keeps_the_order_of_equal_ones() {
+    let body = "
+      %x = stablehlo.constant dense<[[false, true, false], [true, true, false]]> : tensor<2x3xi1>
+      %y, %i = chlo.top_k(%x, k = 2) : tensor<2x3xi1> -> (tensor<2x2xi1>, tensor<2x2xi32>)
+      %n = stablehlo.convert %y : (tensor<2x2xi1>) -> tensor<2x2xi32>
+      %ten = stablehlo.constant dense<10> : tensor<2x2xi32>
+      %tens = stablehlo.multiply %i, %ten : tensor<2x2xi32>
+      %0 = stablehlo.add %tens, %n : tensor<2x2xi32>
+      return %0 : tensor<2x2xi32>";
+    let results = run("tensor<2x2xi32>", body).unwrap();
+    let wanted = [11i32, 0, 1, 11].map(i32::to_le_bytes).concat();
+    assert_eq!(*results[0].bytes, wanted);
+}
+
+#[test]
 fn too_large_result_is_out_of_memory() {
     // The second fits the address space, which systems give out without having the memory.
     for size in [1u64 << 46, 1 << 40] {

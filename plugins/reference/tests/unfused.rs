@@ -107,10 +107,13 @@ fn check(text: &str, seed: u64, tolerance: Option<f32>) {
 
 const SIZES: [usize; 8] = [0, 1, 2, 3, 63, 65, 127, 300];
 
+/// The constants of [`JAX`].
+const OF_JAX: &str = "
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %nan = stablehlo.constant dense<0x7FC00000> : tensor<f32>";
+
 /// The comparator of `jax.numpy.sort` on floats.
 const JAX: &str = "
-      %zero = stablehlo.constant dense<0.0> : tensor<f32>
-      %nan = stablehlo.constant dense<0x7FC00000> : tensor<f32>
       %1 = stablehlo.compare EQ, %a, %zero, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
       %2 = stablehlo.select %1, %zero, %a : tensor<i1>, tensor<f32>
       %3 = stablehlo.compare NE, %a, %a, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
@@ -159,7 +162,7 @@ fn sort(ty: &str, dims: [usize; 2], dim: usize, comparator: &str, count: usize) 
 #[test]
 fn sorts_agree_with_the_oracle() {
     let orders = [
-        ("f32", JAX.to_owned()),
+        ("f32", [OF_JAX, JAX].concat()),
         ("f32", compares("f32", "LT", "FLOAT")),
         ("f32", compares("f32", "GT", "FLOAT")),
         ("f32", compares("f32", "GT", "TOTALORDER")),
@@ -183,6 +186,47 @@ fn sorts_agree_with_the_oracle() {
                 check(&sort(ty, dims, dim, comparator, count), seed, None);
             }
         }
+    }
+}
+
+/// Compilers move constants out of the comparator.
+#[test]
+fn sorts_by_captured_constants_agree_with_the_oracle() {
+    for (seed, size) in SIZES.into_iter().enumerate() {
+        let text = sort("f32", [3, size], 1, JAX, usize::MAX);
+        let text = text.replacen("%i = ", &format!("{OF_JAX}\n    %i = "), 1);
+        check(&text, seed as u64, None);
+    }
+}
+
+/// Complex numbers by their real parts, and by their imaginary parts where these are equal.
+#[test]
+fn sorts_of_complex_numbers_agree_with_the_oracle() {
+    let pair = "(tensor<f32>, tensor<f32>) -> tensor<i1>";
+    for size in SIZES {
+        let [real, complex] = ["f32", "complex<f32>"].map(|of| format!("tensor<{size}x{of}>"));
+        let of_number = "(tensor<complex<f32>>) -> tensor<f32>";
+        let text = format!(
+            "func.func public @main(%x: {real}, %y: {real}) -> ({real}, {real}) {{
+    %c = stablehlo.complex %x, %y : {complex}
+    %s:2 = \"stablehlo.sort\"(%c, %y) <{{dimension = 0 : i64, is_stable = true}}> ({{
+    ^bb0(%a: tensor<complex<f32>>, %b: tensor<complex<f32>>, %j: tensor<f32>, %k: tensor<f32>):
+      %ar = stablehlo.real %a : {of_number}
+      %ai = stablehlo.imag %a : {of_number}
+      %br = stablehlo.real %b : {of_number}
+      %bi = stablehlo.imag %b : {of_number}
+      %1 = stablehlo.compare LT, %ar, %br, TOTALORDER : {pair}
+      %2 = stablehlo.compare EQ, %ar, %br, TOTALORDER : {pair}
+      %3 = stablehlo.compare LT, %ai, %bi, TOTALORDER : {pair}
+      %4 = stablehlo.and %2, %3 : tensor<i1>
+      %z = stablehlo.or %1, %4 : tensor<i1>
+      stablehlo.return %z : tensor<i1>
+    }}) : ({complex}, {real}) -> ({complex}, {real})
+    %r = stablehlo.real %s#0 : ({complex}) -> {real}
+    return %r, %s#1 : {real}, {real}
+  }}"
+        );
+        check(&text, size as u64 + 1, None);
     }
 }
 

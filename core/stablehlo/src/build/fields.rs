@@ -263,7 +263,7 @@ impl Take<'_> {
         match &config {
             Some(Attribute::Str(text)) if text.is_empty() => Ok(None),
             Some(Attribute::Dict(fields)) if fields.0.is_empty() => Ok(None),
-            None | Some(Attribute::Str(_) | Attribute::Dict(_)) => Ok(config),
+            None | Some(Attribute::Str(_) | Attribute::Bytes(_) | Attribute::Dict(_)) => Ok(config),
             Some(_) => {
                 Err(self.error("attribute `backend_config` is neither a string nor a dictionary"))
             }

@@ -275,6 +275,7 @@ fn describe(attribute: &Attribute) -> String {
         Attribute::Int(value, ty) => format!("{value} : {ty}"),
         Attribute::Float(value, ty) => format!("{value} : {ty}"),
         Attribute::Str(text) => format!("{text:?}"),
+        Attribute::Bytes(bytes) => format!("a string of {} bytes that is not UTF-8", bytes.len()),
         Attribute::Symbol(name) => format!("@{name}"),
         Attribute::Type(ty) => format!("the type {ty}"),
         Attribute::Array(list) => format!("a list of {}", list.len()),

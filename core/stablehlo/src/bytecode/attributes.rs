@@ -45,6 +45,7 @@ impl AttributeEntry {
 fn weight(attribute: &Attribute) -> usize {
     let heap = match attribute {
         Attribute::Str(text) | Attribute::Symbol(text) => text.len(),
+        Attribute::Bytes(bytes) => bytes.len(),
         Attribute::Type(ty) => type_weight(ty),
         Attribute::Array(list) => list.iter().map(weight).sum(),
         Attribute::Dict(fields) => {
@@ -170,7 +171,7 @@ impl<'a> Table<'a> {
             8 => self.float(cursor, depth)?,
             9 => self.integer(cursor, depth)?,
             10 => output_operand_alias(cursor)?,
-            14 => Attribute::Str(self.strings.next(cursor)?.into()),
+            14 => Attribute::string(self.strings.next_bytes(cursor)?.into()),
             15 => self.tensor_value(cursor, depth)?,
             17 => return self.type_value(cursor, depth),
             20 => self.result_accuracy(cursor, depth)?,
@@ -200,7 +201,7 @@ impl<'a> Table<'a> {
         let value = match code {
             0 => self.array(cursor, depth)?,
             1 => self.dictionary(cursor, depth)?,
-            2 => Attribute::Str(self.strings.next(cursor)?.into()),
+            2 => Attribute::string(self.strings.next_bytes(cursor)?.into()),
             4 => Attribute::Symbol(self.next_text(cursor, depth)?),
             6 => return self.type_value(cursor, depth),
             7 => Attribute::Unit,

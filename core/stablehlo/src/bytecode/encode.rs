@@ -68,6 +68,7 @@ impl Tables {
                 float
             }
             Attribute::Str(text) => self.text(text, form),
+            Attribute::Bytes(bytes) => self.text(bytes, form),
             Attribute::Symbol(name) => match form {
                 Form::Vhlo => self.text(name, form),
                 Form::Builtin => return Ok(self.symbol(name)),
@@ -114,7 +115,7 @@ impl Tables {
         Ok(contents)
     }
 
-    pub(super) fn text(&mut self, text: &str, form: Form) -> Encoder {
+    pub(super) fn text(&mut self, text: impl AsRef<[u8]>, form: Form) -> Encoder {
         let mut contents = form.begin(14, 2);
         contents.size(self.string(text));
         contents

@@ -37,7 +37,7 @@ pub(super) fn file(mut tables: Tables, ir: &Encoder) -> Encoder {
         strings.size(text.len() + 1);
     }
     for text in tables.strings.values() {
-        strings.bytes(text.as_bytes()).byte(0);
+        strings.bytes(text).byte(0);
     }
     let mut properties = Encoder::default();
     properties.size(tables.properties.values().len());

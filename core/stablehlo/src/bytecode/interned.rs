@@ -65,7 +65,7 @@ pub(super) struct Entry {
 #[derive(Debug)]
 pub(super) struct Tables {
     version: Version,
-    pub(super) strings: Interned<String>,
+    pub(super) strings: Interned<Vec<u8>>,
     pub(super) names: Interned<Name>,
     pub(super) attributes: Interned<Entry>,
     pub(super) types: Interned<Entry>,
@@ -98,8 +98,8 @@ impl Tables {
         Err(Error::new(ErrorKind::Unsupported, "bytecode", message))
     }
 
-    pub(super) fn string(&mut self, text: &str) -> usize {
-        self.strings.index(text.into())
+    pub(super) fn string(&mut self, text: impl AsRef<[u8]>) -> usize {
+        self.strings.index(text.as_ref().into())
     }
 
     pub(super) fn name(&mut self, dialect: usize, name: impl Into<String>) -> usize {

@@ -166,9 +166,19 @@ impl<'a> Strings<'a> {
         self.at(cursor.varint()?, position)
     }
 
-    fn at(&self, index: u64, position: usize) -> Result<&'a str> {
+    /// The string that the next index names, which may be of any bytes.
+    pub(super) fn next_bytes(&self, cursor: &mut Cursor<'_>) -> Result<&'a [u8]> {
+        let position = cursor.position();
+        self.bytes_at(cursor.varint()?, position)
+    }
+
+    fn bytes_at(&self, index: u64, position: usize) -> Result<&'a [u8]> {
         let index = check_index(index, self.0.len(), position, "string")?;
-        std::str::from_utf8(self.0[index])
+        Ok(self.0[index])
+    }
+
+    fn at(&self, index: u64, position: usize) -> Result<&'a str> {
+        std::str::from_utf8(self.bytes_at(index, position)?)
             .map_err(|_| unsupported(position, format_args!("string {index} is not UTF-8")))
     }
 }

@@ -10,10 +10,11 @@ use crate::{
 /// than all numbers; equal elements, both zeros among them, keep their order.
 ///
 /// Compilers order the bits of floats by the composite, `sorted` being its decomposition: it gets
-/// floats whose bits are in the order of their values.
+/// floats whose bits are in the order of their values, and booleans as integers.
 pub(super) fn top_k<'b>(x: Value<'b>, attributes: &Attributes, sorted: &str) -> Built<'b> {
     let (ty, count) = (x.ty(), count(x, attributes)?);
-    let types = results(&ty, count);
+    let key = of_key(ty.element);
+    let types = results(&RankedType::new(key, &*ty.dims), count);
     let composite = OpKind::Composite {
         name: "chlo.top_k".to_owned(),
         attributes: attributes.clone(),
@@ -21,7 +22,11 @@ pub(super) fn top_k<'b>(x: Value<'b>, attributes: &Attributes, sorted: &str) -> 
         version: 1,
     };
     let is_float = ty.element.class() == ElementClass::Float;
-    let keys = if is_float { canonical(x) } else { x };
+    let keys = if is_float {
+        canonical(x)
+    } else {
+        x.convert(key)
+    };
     let found = x
         .builder()
         .push(composite, &[keys], Vec::new(), types.clone());
@@ -29,7 +34,7 @@ pub(super) fn top_k<'b>(x: Value<'b>, attributes: &Attributes, sorted: &str) -> 
         unreachable!("the composite has two results");
     };
     if !is_float {
-        return Ok(vec![values, indices]);
+        return Ok(vec![values.convert(ty.element), indices]);
     }
     // The elements themselves: of the keys, -0 is 0.
     let (last, batch) = (ty.rank() - 1, (0..ty.rank() - 1).collect::<Vec<_>>());
@@ -47,6 +52,14 @@ pub(super) fn top_k<'b>(x: Value<'b>, attributes: &Attributes, sorted: &str) -> 
         .builder()
         .push(gather, &[x, indices], Vec::new(), of_values);
     Ok(vec![values[0], indices])
+}
+
+/// The type of what the composite of [`top_k`] gets for elements of a type.
+pub(super) fn of_key(element: ElementType) -> ElementType {
+    match element {
+        ElementType::Bool => ElementType::U8,
+        other => other,
+    }
 }
 
 /// The composite of [`top_k`] in operations of StableHLO.
@@ -85,12 +98,12 @@ fn count(x: Value<'_>, attributes: &Attributes) -> Result<usize, &'static str> {
     };
     let is_ordered = matches!(
         ty.element.class(),
-        ElementClass::Float | ElementClass::Signed | ElementClass::Unsigned
+        ElementClass::Bool | ElementClass::Float | ElementClass::Signed | ElementClass::Unsigned
     );
     match (is_ordered, ty.dims.last(), count) {
         (true, Some(&length), Some(count)) if count <= length => Ok(count),
         (true, Some(_), Some(_)) => Err("a last dimension of at least `k` elements"),
-        _ => Err("one tensor of numbers with dimensions, and `k`"),
+        _ => Err("one tensor of numbers or booleans with dimensions, and `k`"),
     }
 }
 

@@ -73,6 +73,7 @@ impl Display for Value<'_> {
                 false => write!(f, "0x{:016X} : f64", value.to_bits()),
             },
             Attribute::Str(text) => write!(f, "{}", Text(text)),
+            Attribute::Bytes(bytes) => write!(f, "{}", Text(bytes)),
             Attribute::Symbol(name) => write!(f, "{}", Symbol(name)),
             Attribute::Type(ty) => write!(f, "{ty}"),
             Attribute::Array(items) => {
@@ -113,12 +114,12 @@ impl Display for Decimal {
 }
 
 /// A quoted string.
-pub(super) struct Text<'a>(pub(super) &'a str);
+pub(super) struct Text<T>(pub(super) T);
 
-impl Display for Text<'_> {
+impl<T: AsRef<[u8]>> Display for Text<T> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         f.write_str("\"")?;
-        for byte in self.0.bytes() {
+        for &byte in self.0.as_ref() {
             match byte {
                 b'"' => f.write_str("\\\"")?,
                 b'\\' => f.write_str("\\\\")?,

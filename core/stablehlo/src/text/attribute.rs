@@ -60,7 +60,7 @@ impl<'a> Parser<'a> {
     /// The value of an attribute.
     pub(super) fn attribute(&mut self, form: Form) -> Result<Attribute> {
         self.nested(|this| match this.token {
-            Token::Quoted(_) => Ok(Attribute::Str(this.string()?)),
+            Token::Quoted(_) => Ok(Attribute::string(this.bytes()?)),
             Token::Symbol(_) | Token::Mark('@') => this.symbol_reference(),
             Token::Number(_) | Token::Mark('-') => this.number_attribute(form),
             Token::Mark('[') => {

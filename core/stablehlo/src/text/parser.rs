@@ -204,15 +204,22 @@ impl<'a> Parser<'a> {
 
     /// A quoted string, without its escapes.
     pub(super) fn string(&mut self) -> Result<String> {
+        let position = self.position();
+        let text = String::from_utf8(self.bytes()?);
+        text.map_err(|_| invalid_at(position, "the string is not UTF-8"))
+    }
+
+    /// A string, which may be of any bytes.
+    pub(super) fn bytes(&mut self) -> Result<Vec<u8>> {
         let Token::Quoted(raw) = self.token else {
             return Err(self.expected("a string"));
         };
-        let text = match raw.contains('\\') {
-            true => unescape(raw).map_err(|problem| self.invalid(&problem))?,
+        let bytes = match raw.contains('\\') {
+            true => unescape(raw).map_err(|problem| self.invalid(problem))?,
             false => raw.into(),
         };
         self.advance();
-        Ok(text)
+        Ok(bytes)
     }
 
     /// A decimal integer without sign.
@@ -281,7 +288,7 @@ fn find_aliases(text: &str) -> HashMap<&str, Cursor> {
 }
 
 /// Replaces the escapes of a string: `\n`, `\t`, `\\`, `\"`, and bytes as two hexadecimal digits.
-fn unescape(raw: &str) -> Result<String, String> {
+fn unescape(raw: &str) -> Result<Vec<u8>, &'static str> {
     let mut bytes = Vec::with_capacity(raw.len());
     let mut rest = raw.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -300,15 +307,14 @@ fn unescape(raw: &str) -> Result<String, String> {
             _ => {
                 return Err(
                     "the string has an unknown escape; expected \\n, \\t, \\\\, \\\" or \
-                            two hexadecimal digits"
-                        .into(),
+                            two hexadecimal digits",
                 );
             }
         };
         bytes.push(value);
         rest = &rest[length..];
     }
-    String::from_utf8(bytes).map_err(|_| "the string is not UTF-8".into())
+    Ok(bytes)
 }
 
 /// The value of a hexadecimal digit.

@@ -1,7 +1,7 @@
 //! The pretty form, read and printed in the generic one.
 
 use expect_test::{Expect, expect};
-use halite_stablehlo::Module;
+use halite_stablehlo::{Module, Version};
 
 use crate::text::{function, without_positions};
 
@@ -142,6 +142,28 @@ fn check_operations_are_custom_calls() {
             }
         "#]],
     );
+}
+
+#[test]
+fn strings_of_any_bytes_are_kept() {
+    let body = r#"stablehlo.custom_call @f() {backend_config = "\00\FF\80a", kernel = "\C3"} : () -> ()
+        stablehlo.custom_call @f() {mhlo.backend_config = {blob = "\C3\A9", other = "\E9"}} : () -> ()"#;
+    check(
+        body,
+        expect![[r#"
+        module {
+          func.func public @main(%0: tensor<2x3xf32>, %1: tensor<i32>) -> () {
+            "stablehlo.custom_call"() <{call_target_name = "f", has_side_effect = false, backend_config = "\00\FF\80a", api_version = 1 : i32, called_computations = []}> {kernel = "\C3"} : () -> ()
+            "stablehlo.custom_call"() <{call_target_name = "f", has_side_effect = false, api_version = 1 : i32, called_computations = []}> {mhlo.backend_config = {blob = "\C3\A9", other = "\E9"}} : () -> ()
+            "func.return"() : () -> ()
+          }
+        }
+    "#]],
+    );
+    let program = Module::parse(&function(&format!("{body}\nreturn"))).unwrap();
+    let artifact = program.to_bytecode(Version::new(1, 9, 0)).unwrap();
+    let again = Module::from_bytecode(&artifact).unwrap();
+    assert_eq!(without_positions(program), without_positions(again));
 }
 
 #[test]

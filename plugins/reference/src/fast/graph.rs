@@ -9,6 +9,7 @@ mod fold;
 mod known;
 mod processes;
 mod regions;
+mod sort;
 mod unfused;
 
 use std::{

@@ -9,15 +9,16 @@ use std::{
 use halite_core::{Error, ErrorKind, HloSharding, Result};
 use halite_kernels::CannotAllocate;
 use halite_stablehlo::{
-    ManualAttributes, Module, Operation, RankedType, Region, ShardyAxis, ShardyMesh,
+    BinaryOp, ManualAttributes, Module, Operation, RankedType, Region, ShardyAxis, ShardyMesh,
     ShardySharding, Type,
 };
 
 use super::{
+    binary::binary,
     interpret::{Frame, Process, address},
     operation::tensor_types,
     sharding::{MeshAxis, assemble, mesh, of_shardy, partition_at, place_of, shard},
-    tensor::{Value, cannot_allocate, unexpected},
+    tensor::{Tensor, Value, cannot_allocate, collect, unexpected},
     world::Scope,
 };
 use crate::failure::Failure;
@@ -38,6 +39,9 @@ pub(crate) struct Partitioning {
 pub(crate) struct Shards {
     pub(crate) inputs: Vec<HloSharding>,
     pub(crate) outputs: Vec<HloSharding>,
+    /// Where an input or an output is a sum over partitions, one of those that make it up, for each
+    /// partition.
+    sums: [Vec<Option<Vec<usize>>>; 2],
     /// For each partition that starts the region, the partitions that run it, one for each shard.
     pub(crate) of: BTreeMap<usize, Vec<usize>>,
 }
@@ -62,6 +66,10 @@ impl Shards {
             };
             shardings.iter().zip(ranks).map(read).collect()
         };
+        let sums = |shardings: &[ShardySharding]| -> Result<Vec<_>> {
+            let sum = |sharding| sum_of(module, sharding, partitions, is_manual);
+            shardings.iter().map(sum).collect()
+        };
         let sharding = attributes.inputs.iter().chain(&attributes.outputs).next();
         let mesh = sharding
             .map(|sharding| mesh(module, &sharding.mesh))
@@ -83,9 +91,70 @@ impl Shards {
         Ok(Shards {
             inputs: read(&attributes.inputs, &ranks[0])?,
             outputs: read(&attributes.outputs, &ranks[1])?,
+            sums: [sums(&attributes.inputs)?, sums(&attributes.outputs)?],
             of: starters.iter().map(shards_of).collect::<Result<_>>()?,
         })
     }
+
+    /// Whether an input or an output is a sum over partitions.
+    pub(crate) fn has_sums(&self) -> bool {
+        self.sums.iter().flatten().any(Option::is_some)
+    }
+
+    /// What a partition gets of an input. Of one that is a sum, a partition has all and the others
+    /// have zeros.
+    fn input(&self, number: usize, x: &Tensor, partition: usize) -> Result<Tensor> {
+        let mut own = shard(x, &self.inputs[number], partition)?;
+        let sum = self.sums[0][number].as_ref();
+        if sum.is_some_and(|sum| sum[partition] != partition) {
+            let bytes = collect(own.bytes.len(), std::iter::repeat_n(0, own.bytes.len()))?;
+            own = Tensor::new(own.ty, bytes);
+        }
+        Ok(own)
+    }
+
+    /// The output of type `ty` with these shards, as `(partition, shard)`.
+    fn output(
+        &self,
+        number: usize,
+        shards: Vec<(usize, &Tensor)>,
+        ty: &RankedType,
+    ) -> Result<Tensor> {
+        let sharding = &self.outputs[number];
+        let Some(sum) = &self.sums[1][number] else {
+            return assemble(shards, sharding, ty);
+        };
+        let mut sums: BTreeMap<usize, Tensor> = BTreeMap::new();
+        for (partition, shard) in shards {
+            let all = match sums.get(&sum[partition]) {
+                Some(before) => binary(BinaryOp::Add, before, shard, &shard.ty)?,
+                None => shard.clone(),
+            };
+            sums.insert(sum[partition], all);
+        }
+        let sums = sums.iter().map(|(&partition, sum)| (partition, sum));
+        assemble(sums, sharding, ty)
+    }
+}
+
+/// For each partition, the first of those whose shards are summed; `None` without unreduced axes.
+fn sum_of(
+    module: &Module,
+    sharding: &ShardySharding,
+    partitions: usize,
+    is_manual: impl Fn(&ShardyAxis) -> bool,
+) -> Result<Option<Vec<usize>>> {
+    let mesh = mesh(module, &sharding.mesh)?;
+    let axes = sharding.unreduced.iter().filter(|axis| is_manual(axis));
+    let axes: Vec<_> = axes
+        .map(|axis| MeshAxis::find(mesh, axis))
+        .collect::<Result<_>>()?;
+    let first = |partition| {
+        let place = place_of(mesh, partition);
+        let behind = axes.iter().map(|axis| axis.coordinate(place) * axis.stride);
+        partition_at(mesh, place - behind.sum::<usize>())
+    };
+    Ok((!axes.is_empty()).then(|| (0..partitions).map(first).collect()))
 }
 
 /// The partitions that differ from `partition` in their places along these axes only, and itself.
@@ -125,10 +194,14 @@ impl<'r> Frame<'r> {
         let partitions = &shards.of[&self.process.partition];
         let mut inputs = Vec::with_capacity(partitions.len());
         for &partition in partitions {
-            let own = |(value, sharding): (&Value, _)| {
-                Ok(Value::Tensor(shard(value.tensor()?, sharding, partition)?))
+            let own = |(number, value): (usize, &Value)| {
+                Ok(Value::Tensor(shards.input(
+                    number,
+                    value.tensor()?,
+                    partition,
+                )?))
             };
-            let own: Result<Vec<_>> = operands.iter().zip(&shards.inputs).map(own).collect();
+            let own: Result<Vec<_>> = operands.iter().enumerate().map(own).collect();
             inputs.push((partition, own?));
         }
         let starters = (shards.of.iter())
@@ -140,7 +213,7 @@ impl<'r> Frame<'r> {
             let parts: Vec<_> = (partitions.iter().zip(&results))
                 .map(|(&partition, values)| Ok((partition, values[number].tensor()?)))
                 .collect::<Result<_>>()?;
-            Ok(Value::Tensor(assemble(parts, &shards.outputs[number], ty)?))
+            Ok(Value::Tensor(shards.output(number, parts, ty)?))
         };
         types.into_iter().enumerate().map(whole).collect()
     }

@@ -206,7 +206,8 @@ fn int_of(value: f64, to: ElementType) -> i128 {
 }
 
 /// Rounds floats to the exponent and mantissa of another format. Numbers that are below its normal
-/// range once the mantissa is rounded become zeros; NaN stays, also where the format has none.
+/// range once the mantissa is rounded become zeros; NaN stays, also where the format has none, as in
+/// XLA (StableHLO's interpreter returns an infinity then).
 pub(super) fn reduce_precision(
     x: &Tensor,
     exponent: u32,

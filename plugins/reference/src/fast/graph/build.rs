@@ -1,10 +1,11 @@
 //! The nodes of functions and regions, calls inlined.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use halite_core::{Error, ErrorKind, Interpreted, Result};
 use halite_stablehlo::{
-    Dense, ElementType, Function, Module, OpKind, Operation, RankedType, Region, ValueId,
+    Attributes, Dense, ElementType, Function, Module, OpKind, Operation, RankedType, Region,
+    ValueId,
 };
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
         place::{Base, Place},
     },
     BaseInfo, Form, Graph, Kind, Links, Node, OracleCall, Running,
-    capture::captures,
+    capture::{captures, captures_of},
 };
 use crate::oracle::Tensor;
 
@@ -385,10 +386,50 @@ impl<'m> Builder<'m> {
             }
         }
         let of = &self.module.functions[function];
+        let operation = &*self.closed(operation, values);
         if let Some(results) = self.unfused(of, operation, &operands)? {
             return Ok(Some(results));
         }
         self.oracle(function, operation, operands, values).map(Some)
+    }
+
+    /// The operation with the constants that its regions capture inside of them: compilers move
+    /// them out, and a region that captures is no function of scalars.
+    fn closed<'o>(&self, operation: &'o Operation, values: &Values) -> Cow<'o, Operation> {
+        let mut closed = Cow::Borrowed(operation);
+        for (number, region) in operation.regions.iter().enumerate() {
+            let captured = captures_of(region);
+            let constants = captured.into_iter().filter_map(|id| {
+                let kind = OpKind::Constant(self.scalar_constant(values.get(&id)?)?);
+                Some(Operation {
+                    kind,
+                    operands: Vec::new(),
+                    results: vec![id],
+                    regions: Vec::new(),
+                    attributes: Attributes::default(),
+                    position: operation.position,
+                    location: operation.location.clone(),
+                })
+            });
+            let constants: Vec<Operation> = constants.collect();
+            if !constants.is_empty() {
+                let operations = &mut closed.to_mut().regions[number].operations;
+                operations.splice(..0, constants);
+            }
+        }
+        closed
+    }
+
+    /// The value of a scalar, if it is known.
+    fn scalar_constant(&self, place: &Place) -> Option<Dense> {
+        let constant = self.graph.bases[place.base].constant.as_ref()?;
+        let is_scalar = place.view.dims.is_empty()
+            && place.element == constant.ty.element
+            && constant.ty.elements() == 1;
+        is_scalar.then(|| Dense {
+            ty: RankedType::new(place.element, []),
+            bytes: constant.bytes.to_vec().into(),
+        })
     }
 
     /// A constant. `None` if it would be expanded beyond the limits.

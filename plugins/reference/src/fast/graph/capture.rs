@@ -14,6 +14,13 @@ pub(super) fn captures(operation: &Operation) -> Vec<ValueId> {
     captures.into_iter().collect()
 }
 
+/// As [`captures`], of one region.
+pub(super) fn captures_of(region: &Region) -> BTreeSet<ValueId> {
+    let mut captures = BTreeSet::new();
+    capture(region, &mut captures);
+    captures
+}
+
 /// Adds the values that a region uses and does not compute.
 fn capture(region: &Region, captured: &mut BTreeSet<ValueId>) {
     let mut used = BTreeSet::from_iter(region.results.iter().copied());

@@ -57,6 +57,7 @@ impl Builder<'_> {
         let mut inputs = whole.iter().zip(&shards.inputs).zip(&region.arguments);
         let mut outputs = types.iter().zip(&shards.outputs).zip(&region.results);
         let fits = running.form == Form::Lockstep
+            && !shards.has_sums()
             && all.len() == shards.of.values().map(Vec::len).sum::<usize>()
             && region.arguments.len() == operands.len()
             && region.results.len() == types.len()

@@ -8,7 +8,7 @@ use halite_stablehlo::{
 use super::{
     super::{
         direct::{
-            Direct, Input, Lines,
+            Direct, Input,
             complex::Complexes,
             concatenate::Concatenate,
             fft::Transform,
@@ -16,14 +16,15 @@ use super::{
             matrix::{Cholesky, Qr, Solve},
             random::RandomBits,
             slice::{DynamicSlice, DynamicUpdate},
-            sort::{Comparator, Sort},
+            sort::Comparator,
         },
         elementwise::format,
         place::{Base, Place},
-        scalar::{self, Floats, Format, Order},
+        scalar::{self, Format, Order},
     },
     Kind,
     build::{Builder, tensor},
+    sort::comparator_of,
 };
 
 impl Builder<'_> {
@@ -114,10 +115,7 @@ impl Builder<'_> {
                 Ok(self.scatter(function, operation, operands, attributes, types))
             }
             OpKind::Sort { dim, .. } => {
-                let comparator =
-                    scalar::Function::new(self.module, function, &operation.regions[0]);
-                let sorted = comparator.map(|it| self.sort(comparator_of(it), operands, *dim));
-                Ok(sorted)
+                Ok(self.sort_by_region(function, operation, operands, *dim))
             }
             &OpKind::RngBitGenerator { algorithm } => {
                 let [state, bits] = types else {
@@ -204,20 +202,6 @@ impl Builder<'_> {
         is_along && constant.as_ref().is_some_and(|it| counts(&it.bytes))
     }
 
-    fn sort(&mut self, comparator: Comparator, operands: &[Place], dim: usize) -> Vec<Place> {
-        let types: Vec<_> = operands.iter().map(Place::ty).collect();
-        let (inputs, operands) = self.inputs(operands, Some(dim));
-        let lines = Lines::along(&types[0].dims, dim);
-        let kernel = Sort {
-            lines,
-            dim,
-            count: lines.length,
-            inputs,
-            comparator,
-        };
-        self.direct_of(kernel, &operands, &types.iter().collect::<Vec<_>>())
-    }
-
     /// Custom calls that return the first elements of a sorted dimension.
     fn top_k(
         &mut self,
@@ -281,17 +265,6 @@ impl Builder<'_> {
 /// Whether matrices of such elements have kernels.
 fn is_real(element: ElementType) -> bool {
     matches!(element, ElementType::F32 | ElementType::F64)
-}
-
-/// What decides between two elements, by keys if they have an order.
-fn comparator_of(function: scalar::Function) -> Comparator {
-    let orders = function.orders();
-    let is_total = |order: &Order| order.floats != Floats::Partial || !order.format.is_float();
-    if !orders.is_empty() && orders.iter().all(is_total) {
-        Comparator::Orders(orders)
-    } else {
-        Comparator::Function(function, orders)
-    }
 }
 
 /// An integer in the configuration of a custom call.
