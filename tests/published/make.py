@@ -198,6 +198,9 @@ def decoder(rng, case, family):
     save_decoder(rng, case / "model", fields, rename)
     model = load_decoder(case / "model")
     longest = min(int(fields.get("max_position_embeddings", 64)), int(fields.get("n_positions", 64)), 48)
+    # Within the window, attention is that to all tokens.
+    window = fields.get("sliding_window", 4096)
+    longest = min(longest, window if isinstance(window, int) and window > 0 else longest)
     tokens = drawn_tokens(rng, longest, model.config.vocab_size)
     return drawn, {"kind": "decoder"}, {"tokens": tokens}, run_decoder(model, tokens)
 

@@ -7,7 +7,8 @@ usage: references.py FORMAT seeds DIR              writes valid files
 their names after `t:`, or NUMBER.refused with the reason. MODEL is the directory of the model, and ADAPTERS that of the
 adapters, whose configuration the files are.
 
-python -m pip install torch==2.15.0 transformers==5.24.0 peft==0.21.2 pillow==13.0.0 gguf==0.19.0
+python -m pip install torch==2.15.0 transformers==5.24.0 peft==0.21.2 pillow==13.0.0 gguf==0.19.0 \
+    simplejpeg==1.9.0
 """
 import io, json, os, pathlib, resource, shutil, signal, struct, sys, tempfile, warnings, zlib
 
@@ -45,10 +46,18 @@ def of_torch(tensor):
 
 def image(data):
     import numpy as np
+    import simplejpeg
     from PIL import Image, ImageOps
 
     opened = Image.open(io.BytesIO(data), formats=["PNG", "JPEG"])
     opened.load()
+    if opened.format == "JPEG":
+        # Pillow does not say that the library had to guess.
+        simplejpeg.decode_jpeg(data, {"L": "GRAY"}.get(opened.mode, opened.mode), strict=True)
+    if opened.mode.startswith("I;16"):
+        # Pillow cuts samples off at 255; the upper 8 bits are the image.
+        upper = np.asarray(ImageOps.exif_transpose(opened)) >> 8
+        return {"image": of_numpy(np.repeat(upper[..., None].astype("uint8"), 3, 2))}
     return {"image": of_numpy(np.asarray(ImageOps.exif_transpose(opened).convert("RGB")))}
 
 

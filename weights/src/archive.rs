@@ -1,8 +1,11 @@
 //! Zip archives of tensors: entries as places in the file.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    io::{ErrorKind, Read},
+};
 
-use halite_core::{ErrorKind, Result};
+use halite_core::Result;
 use zip::{
     CompressionMethod, ZipArchive,
     read::{ArchiveOffset, Config},
@@ -34,6 +37,8 @@ pub(crate) struct Entry {
     pub(crate) compressed: u64,
     pub(crate) size: u64,
     pub(crate) is_deflated: bool,
+    /// Checksum of the inflated bytes.
+    pub(crate) crc: u32,
 }
 
 impl Archive {
@@ -76,6 +81,7 @@ impl Archive {
                 compressed: found.compressed_size(),
                 size: found.size(),
                 is_deflated,
+                crc: found.crc32(),
             };
             match entry.problem(found.encrypted(), input.len()) {
                 Some(problem) => problems.push(format!("`{name}` {problem}")),
@@ -86,7 +92,7 @@ impl Archive {
         let spans =
             spans.map(|(name, entry)| (entry.start, entry.start + entry.compressed, &**name));
         problems.overlaps(spans.collect());
-        problems.into_result(ErrorKind::Corrupt, &origin)?;
+        problems.into_result(halite_core::ErrorKind::Corrupt, &origin)?;
         Ok(Archive { input, entries })
     }
 
@@ -101,14 +107,8 @@ impl Archive {
     }
 
     /// A reader of an entry's contents, and nothing beyond.
-    pub(crate) fn reader(&self, entry: Entry) -> Box<dyn std::io::Read> {
-        use std::io::Read;
-        let raw = self.input.reader().at(entry.start).take(entry.compressed);
-        if entry.is_deflated {
-            Box::new(flate2::read::DeflateDecoder::new(raw).take(entry.size))
-        } else {
-            Box::new(raw)
-        }
+    pub(crate) fn reader(&self, entry: Entry) -> Box<dyn Read> {
+        entry.reader(&self.input)
     }
 
     /// Place of what lies at `offset` of an entry.
@@ -129,6 +129,38 @@ impl Archive {
 }
 
 impl Entry {
+    fn reader(self, input: &Input) -> Box<dyn Read> {
+        let raw = input.reader().at(self.start).take(self.compressed);
+        if self.is_deflated {
+            Box::new(flate2::read::DeflateDecoder::new(raw).take(self.size))
+        } else {
+            Box::new(raw)
+        }
+    }
+
+    /// Reads the whole entry and compares its checksum, as NumPy does. `torch.load` does not.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub(crate) fn check(self, input: &Input, name: &str) -> Result<()> {
+        let mut crc = flate2::Crc::new();
+        let mut reader = self.reader(input);
+        let mut buffer = vec![0; 1 << 16];
+        let damaged = |what: &str| corrupt(input.origin(), format!("`{name}` is damaged: {what}"));
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => crc.update(&buffer[..read]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(damaged("it cannot be read").caused_by(error)),
+            }
+        }
+        match crc.sum() == self.crc {
+            true => Ok(()),
+            false => Err(damaged("the archive has another checksum of it")),
+        }
+    }
+
     fn problem(&self, is_encrypted: bool, len: u64) -> Option<String> {
         let end = self.start.checked_add(self.compressed);
         let (size, compressed) = (self.size, self.compressed);

@@ -17,7 +17,7 @@ use crate::{
 pub(crate) fn open_npz(archive: &Archive) -> Result<WeightFile> {
     let origin = archive.input.origin();
     let (mut problems, mut refused) = (Problems::default(), Problems::default());
-    let mut tensors = Vec::new();
+    let (mut tensors, mut entries) = (Vec::new(), Vec::new());
     for (entry_name, &entry) in &archive.entries {
         let Some(name) = entry_name.strip_suffix(".npy") else {
             problems.push(format!("`{entry_name}` is not a `.npy` file"));
@@ -44,6 +44,7 @@ pub(crate) fn open_npz(archive: &Archive) -> Result<WeightFile> {
                 let place = archive.place(entry, data as u64, order(&ty, column_major));
                 let name = name.to_owned();
                 tensors.push((TensorInfo { name, ty }, place));
+                entries.push(entry);
             }
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 refused.push(format!("`{name}`: {}", error.message()));
@@ -53,7 +54,9 @@ pub(crate) fn open_npz(archive: &Archive) -> Result<WeightFile> {
     }
     problems.into_result(ErrorKind::Corrupt, origin)?;
     refused.into_result(ErrorKind::Unsupported, origin)?;
-    WeightFile::new(Format::Npz, origin, tensors)
+    let mut file = WeightFile::new(Format::Npz, origin, tensors)?;
+    file.checked_when_read(entries);
+    Ok(file)
 }
 
 /// Reads the header of a single array, whose name is that of the file without its ending.

@@ -2,7 +2,7 @@
 
 use std::io::{Cursor, Read};
 
-use ::png::{ColorType, Decoder, Limits as Memory, Transformations};
+use ::png::{ColorType, DecodeOptions, Decoder, Limits as Memory, Transformations};
 use flate2::bufread::ZlibDecoder;
 
 use super::{Limits, Pixels};
@@ -34,7 +34,10 @@ pub(super) fn decode(bytes: &[u8], limits: Limits) -> Result<(Pixels, Option<Vec
             "damaged PNG: a palette of {length} bytes; a color has 3"
         ));
     }
-    let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Memory { bytes: WORK });
+    let mut options = DecodeOptions::default();
+    options.set_ignore_adler32(false);
+    let mut decoder = Decoder::new_with_options(Cursor::new(bytes), options);
+    decoder.set_limits(Memory { bytes: WORK });
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
     // Palettes and 1 to 4 bits become 8 bits, of 16 bits the upper 8 stay.
@@ -52,6 +55,8 @@ pub(super) fn decode(bytes: &[u8], limits: Limits) -> Result<(Pixels, Option<Vec
     };
     let mut samples = vec![0; width * height * channels];
     reader.next_frame(&mut samples).map_err(failed)?;
+    // The checksum of the pixels is behind them, and a file that is cut off has no end.
+    reader.finish().map_err(failed)?;
     let pixels = Pixels {
         height,
         width,
