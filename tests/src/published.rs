@@ -89,7 +89,7 @@ impl fmt::Display for Summary {
 /// # Errors
 /// If the script fails, or what it wrote cannot be read.
 pub fn run(options: &Options) -> Result<Summary, String> {
-    let mut command = python::script(&options.python, "published/make.py");
+    let mut command = python::script(Some(&options.python), "published/make.py");
     command.arg(&options.directory).args(&options.families);
     command.args(["--cases", &options.cases.to_string()]);
     command.args(["--seed", &options.seed.to_string()]);
@@ -110,6 +110,7 @@ pub fn run(options: &Options) -> Result<Summary, String> {
                 Ok(Some(key)) => *counts.refused.entry(key).or_default() += 1,
                 Err(how) => {
                     counts.wrong += 1;
+                    let case = case.strip_prefix(&options.directory).unwrap_or(&case);
                     summary.failures.push(format!("{}: {how}", case.display()));
                 }
             }
@@ -227,7 +228,11 @@ fn named(error: &str, about: &Value, case: &Path) -> Option<String> {
     let drawn = keys
         .into_iter()
         .find(|key| !key.is_empty() && error.contains(&**key));
-    drawn.or_else(|| field.map(str::to_owned))
+    // Dimensions that contradict those of the tensors, all of which are in the report.
+    let is_report =
+        error.contains("does not fit the model") || error.contains("contradict each other");
+    let tensors = is_report.then_some("the tensors");
+    drawn.or_else(|| field.or(tensors).map(str::to_owned))
 }
 
 /// All keys and texts of a value of JSON.

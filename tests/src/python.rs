@@ -42,9 +42,13 @@ pub fn with_packages(program: &str) -> Command {
     command
 }
 
-/// A script of this directory, `tests`, by a Python that has the packages that the script names.
-pub fn script(python: &Path, name: &str) -> Command {
-    let mut command = Command::new(python);
+/// A script of this directory, `tests`, by a Python that has the packages that the script names, or
+/// by [`python`].
+pub fn script(path: Option<&Path>, name: &str) -> Command {
+    let mut command = match path {
+        Some(path) => Command::new(path),
+        None => python(),
+    };
     command.args(["-s", "-B"]);
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
     command

@@ -102,3 +102,45 @@ fn order(ty: &TensorType, column_major: bool) -> Order {
     });
     Order::Strided(strides.collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Cursor, Write};
+
+    use halite_core::HostArray;
+    use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
+
+    use crate::{TensorSource, npy, open_bytes};
+
+    #[test]
+    fn entries_with_another_checksum_are_damaged() {
+        let array = HostArray::from_slice(&[1.0f32, 2.0, 3.0], [3]).unwrap();
+        for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
+            let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+            for name in ["a.npy", "b.npy"] {
+                let options = SimpleFileOptions::default().compression_method(method);
+                zip.start_file(name, options).unwrap();
+                zip.write_all(&npy::write(&array)).unwrap();
+            }
+            let whole = zip.finish().unwrap().into_inner();
+            let file = open_bytes(whole.clone(), "whole").unwrap();
+            for _ in 0..2 {
+                assert_eq!(file.read("b").unwrap(), array);
+            }
+            // A bit of the checksum of the first entry in the directory.
+            let mut damaged = whole;
+            let directory = damaged
+                .windows(4)
+                .position(|bytes| bytes == b"PK\x01\x02")
+                .unwrap();
+            damaged[directory + 16] ^= 1;
+            let file = open_bytes(damaged, "damaged").unwrap();
+            assert_eq!(file.read("b").unwrap(), array);
+            let error = file.read("a").unwrap_err().to_string();
+            assert!(
+                error.contains("`a` is damaged: the archive has another checksum"),
+                "{error}"
+            );
+        }
+    }
+}

@@ -141,3 +141,41 @@ fn rgb(samples: &[u8], channels: usize) -> Vec<u8> {
     }
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use ::png::{BitDepth, ColorType, Encoder};
+
+    use super::*;
+
+    #[test]
+    fn damage_behind_the_rows_is_an_error() {
+        let mut file = Vec::new();
+        let mut encoder = Encoder::new(&mut file, 4, 4);
+        encoder.set_color(ColorType::Rgb);
+        encoder.set_depth(BitDepth::Eight);
+        let samples: Vec<u8> = (0..48).collect();
+        let mut writer = encoder.write_header().unwrap();
+        writer.write_image_data(&samples).unwrap();
+        writer.finish().unwrap();
+        let decoded = |file: &[u8]| {
+            let limits = Limits {
+                most: 1 << 20,
+                length: file.len(),
+            };
+            decode(file, limits).map(|(pixels, _)| pixels.bytes)
+        };
+        assert_eq!(decoded(&file).unwrap(), samples);
+        // Without the chunk of the end.
+        assert!(decoded(&file[..file.len() - 12]).is_err());
+        // Another checksum of the samples, in a chunk whose own checksum is right.
+        let start = file.windows(4).position(|bytes| bytes == b"IDAT").unwrap();
+        let end = file.len() - 12 - 4;
+        file[end - 1] ^= 1;
+        let mut crc = flate2::Crc::new();
+        crc.update(&file[start..end]);
+        file[end..end + 4].copy_from_slice(&crc.sum().to_be_bytes());
+        let error = decoded(&file).unwrap_err();
+        assert!(error.contains("damaged PNG"), "{error}");
+    }
+}

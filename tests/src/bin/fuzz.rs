@@ -90,7 +90,7 @@ fn compare(python: &Path, arguments: &Arguments) -> ExitCode {
     let done = done.and_then(|scratch| {
         let keep = arguments.keep.as_deref();
         References {
-            python: python.to_owned(),
+            python: Some(python.to_owned()),
             formats: arguments.targets.clone(),
             inputs: arguments.inputs,
             seed: arguments.seed,

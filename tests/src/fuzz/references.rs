@@ -130,8 +130,8 @@ pub fn formats() -> impl Iterator<Item = &'static str> {
 /// A campaign against the references.
 #[derive(Debug)]
 pub struct References {
-    /// Python with the packages that the script names.
-    pub python: PathBuf,
+    /// Python with the packages that the script names; `None` is that of the tests, with NumPy.
+    pub python: Option<PathBuf>,
     /// Names of formats [default: all].
     pub formats: Vec<String>,
     /// Files of each format.
@@ -169,6 +169,13 @@ pub struct Compared {
     pub only_here: Vec<String>,
     /// Failures, each with its file.
     pub failures: Vec<String>,
+}
+
+impl Compared {
+    /// Files of which both have the same values.
+    pub fn same(&self) -> u64 {
+        self.formats.values().map(|counts| counts.same).sum()
+    }
 }
 
 impl fmt::Display for Compared {
@@ -252,6 +259,10 @@ impl References {
         for (number, input) in inputs.into_iter().enumerate() {
             counts.files += 1;
             let path = path(number);
+            let shown = path
+                .strip_prefix(&self.directory)
+                .unwrap_or(&path)
+                .display();
             let theirs = theirs(&path)?;
             let ours = reader.read(input, self.deadline).unwrap_or_else(|| {
                 // A thread cannot be ended.
@@ -271,9 +282,7 @@ impl References {
                 }
                 (Ok(Ok(_)), Err(reason)) => {
                     counts.only_here += 1;
-                    compared
-                        .only_here
-                        .push(format!("{}: {reason}", path.display()));
+                    compared.only_here.push(format!("{shown}: {reason}"));
                     None
                 }
                 (Ok(Ok(ours)), Ok(theirs)) => {
@@ -284,16 +293,14 @@ impl References {
             };
             if let Some(what) = wrong {
                 counts.wrong += 1;
-                compared
-                    .failures
-                    .push(format!("{}: {what}", path.display()));
+                compared.failures.push(format!("{shown}: {what}"));
             }
         }
         Ok(())
     }
 
     fn script(&self, format: &str, action: &str, directory: &Path) -> std::process::Command {
-        let mut script = python::script(&self.python, "published/references.py");
+        let mut script = python::script(self.python.as_deref(), "published/references.py");
         script.args([format, action]).arg(directory);
         script
     }
