@@ -77,8 +77,12 @@ impl Llama {
         if fields.value("quantization_config").is_some() {
             fields.problem("`quantization_config`: quantized weights are read from GGUF files");
         }
-        let bias = fields.flag_or("attention_bias", false);
-        if bias != fields.flag_or("mlp_bias", false) {
+        let biases = ["attention_bias", "mlp_bias"].map(|name| fields.flag_or(name, false));
+        let bias = biases == [true; 2];
+        if (is_mistral || is_qwen) && biases != [false; 2] {
+            // Layers of these have the biases of their type, whatever the fields say.
+            fields.problem("`attention_bias` or `mlp_bias` is true; supported: false");
+        } else if biases[0] != biases[1] {
             fields.problem("only one of `attention_bias` and `mlp_bias` is true");
         }
         // Defaults are those of transformers, where a field that is `null` is not one that is left

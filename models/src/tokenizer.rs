@@ -55,18 +55,40 @@ impl Pretrained {
             });
         }
         let tokenizer = Tokenizer::open(self.directory())?;
-        let Some(settings) = self.json(TOKENIZER_CONFIG)? else {
-            return Ok(tokenizer);
+        let settings = self.json(TOKENIZER_CONFIG)?.unwrap_or_default();
+        let is_bert = match settings["tokenizer_class"].as_str() {
+            Some(class) => class.starts_with("BertTokenizer"),
+            None => self.is_bert(),
         };
         // The file is large, and read again only for these.
-        let parts = match PARTS.iter().any(|name| !settings[name].is_null()) {
+        let parts = match is_bert || PARTS.iter().any(|name| !settings[name].is_null()) {
             true => self.json("tokenizer.json")?.unwrap_or_default(),
             false => Value::Null,
         };
-        self.read_file(TOKENIZER_CONFIG, &keys::TOKENIZER_CONFIG, |config| {
-            compare(config, &tokenizer, &parts);
-        })?;
+        let origin = self
+            .directory()
+            .join(TOKENIZER_CONFIG)
+            .display()
+            .to_string();
+        let empty = Value::Object(Default::default());
+        let fields = if settings.is_object() {
+            &settings
+        } else {
+            &empty
+        };
+        let mut config = self.config_of(&origin, fields, &keys::TOKENIZER_CONFIG);
+        compare(&mut config, &tokenizer, &parts, is_bert);
+        config.finish()?;
         Ok(tokenizer)
+    }
+
+    /// Whether the model is a BERT, whose tokenizer is one where no file names another.
+    fn is_bert(&self) -> bool {
+        let kind = self
+            .config()
+            .ok()
+            .and_then(|mut config| config.text("model_type"));
+        kind == Some("bert")
     }
 
     /// `model_max_length` of `tokenizer_config.json`, if it is a length.
@@ -102,7 +124,7 @@ impl Pretrained {
 
 /// Notes the settings of a `tokenizer_config.json` that are not those of the `tokenizer.json` beside
 /// it, whose content is `parts`. transformers changes the tokenizer by them.
-fn compare(config: &mut Config<'_>, tokenizer: &Tokenizer, parts: &Value) {
+fn compare(config: &mut Config<'_>, tokenizer: &Tokenizer, parts: &Value, is_bert: bool) {
     let normalizers = nested(&parts["normalizer"], "normalizers");
     let bert = normalizers
         .iter()
@@ -137,7 +159,10 @@ fn compare(config: &mut Config<'_>, tokenizer: &Tokenizer, parts: &Value) {
         has("add_eos_token", "eos_token", around.last()),
     ];
     for (name, own) in compared {
-        let given = config.flag_or(&name, own.unwrap_or_default());
+        // What the tokenizer of BERT does where the field is left out.
+        let is_given = ["do_lower_case", "tokenize_chinese_chars"].contains(&&*name) && is_bert;
+        let default = is_given || own.unwrap_or_default();
+        let given = config.flag_or(&name, default);
         if let Some(own) = own.filter(|own| *own != given) {
             config.problem(format!("`{name}` is {given}, and {own} by tokenizer.json"));
         }

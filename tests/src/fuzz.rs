@@ -6,6 +6,8 @@
 //! TARGET --inputs 10000000 --seed 1`.
 
 mod mutate;
+mod references;
+mod repair;
 mod run;
 mod targets;
 
@@ -20,6 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use references::{Compared, References, formats};
 pub use targets::{Target, target, targets};
 
 use crate::random::Random;

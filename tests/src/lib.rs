@@ -17,6 +17,7 @@ pub mod long;
 pub mod parallel;
 pub mod parity;
 pub mod process;
+pub mod published;
 pub mod python;
 pub mod random;
 pub mod runs;

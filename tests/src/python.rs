@@ -42,6 +42,18 @@ pub fn with_packages(program: &str) -> Command {
     command
 }
 
+/// A script of this directory, `tests`, by a Python that has the packages that the script names, or
+/// by [`python`].
+pub fn script(path: Option<&Path>, name: &str) -> Command {
+    let mut command = match path {
+        Some(path) => Command::new(path),
+        None => python(),
+    };
+    command.args(["-s", "-B"]);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
+    command
+}
+
 /// The directory of the packages, named by their versions and that of Python.
 fn install() -> io::Result<PathBuf> {
     let requirements = Path::new(env!("CARGO_MANIFEST_DIR")).join("jax/requirements.txt");

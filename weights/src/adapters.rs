@@ -147,6 +147,7 @@ pub fn load_adapters_ignoring<M: Tree<Leaf = Param>>(
     let directory = directory.as_ref();
     let config = AdapterConfig::open_ignoring(directory, ignored)?;
     let file = open(directory.join(WEIGHTS))?;
+    config.check_layers(file.tensors().iter().map(|info| layer_of(&info.name)))?;
     let names = names.adapters();
     let lora = Lora::new(config.rank).alpha(config.alpha);
     let all = lora.adapt(model)?.adapters;
@@ -185,7 +186,17 @@ pub fn load_adapters_ignoring<M: Tree<Leaf = Param>>(
     }
     for (name, tensor) in &mut tensors {
         let (layer, _) = fused::of_layer(name);
-        let factor = config.of_layer(layer_of(&layer)).1 / scale;
+        let own = config.of_layer(layer_of(&layer)).1;
+        let factor = if own == scale { 1.0 } else { own / scale };
+        if !factor.is_finite() {
+            let message = format!(
+                "`{}` has a factor of {own}, and `lora_alpha` is {}; set it to another number, and \
+                 `alpha_pattern` for the layers without adapters",
+                layer_of(&layer),
+                config.alpha
+            );
+            return Err(Error::new(ErrorKind::Unsupported, OPERATION, message));
+        }
         if layer.ends_with("lora_B.weight") && factor != 1.0 && tensor.ty().dtype().is_float() {
             let wide = tensor.to_float(DType::F64)?;
             let scaled: Vec<f64> = wide

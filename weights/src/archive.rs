@@ -1,6 +1,9 @@
 //! Zip archives of tensors: entries as places in the file.
 
-use std::{collections::BTreeMap, io};
+use std::{
+    collections::BTreeMap,
+    io::{self, Read},
+};
 
 use halite_core::{ErrorKind, Result, guard};
 use zip::{
@@ -34,18 +37,20 @@ pub(crate) struct Entry {
     pub(crate) compressed: u64,
     pub(crate) size: u64,
     pub(crate) is_deflated: bool,
+    /// Checksum of the inflated bytes.
+    pub(crate) crc: u32,
 }
 
 /// The inflated bytes of an entry. A panic of the decoder is an error of the read.
 pub(crate) struct Inflated<R>(flate2::read::DeflateDecoder<R>);
 
-impl<R: io::Read> Inflated<R> {
+impl<R: Read> Inflated<R> {
     pub(crate) fn new(compressed: R) -> Self {
         Inflated(flate2::read::DeflateDecoder::new(compressed))
     }
 }
 
-impl<R: io::Read> io::Read for Inflated<R> {
+impl<R: Read> Read for Inflated<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = guard::call(|| self.0.read(into));
         read.unwrap_or_else(|panic| Err(io::Error::other(panic)))
@@ -99,6 +104,7 @@ impl Archive {
                 compressed: found.compressed_size(),
                 size: found.size(),
                 is_deflated,
+                crc: found.crc32(),
             };
             match entry.problem(found.encrypted(), input.len()) {
                 Some(problem) => problems.push(format!("`{name}` {problem}")),
@@ -124,14 +130,8 @@ impl Archive {
     }
 
     /// A reader of an entry's contents, and nothing beyond.
-    pub(crate) fn reader(&self, entry: Entry) -> Box<dyn std::io::Read> {
-        use std::io::Read;
-        let raw = self.input.reader().at(entry.start).take(entry.compressed);
-        if entry.is_deflated {
-            Box::new(Inflated::new(raw).take(entry.size))
-        } else {
-            Box::new(raw)
-        }
+    pub(crate) fn reader(&self, entry: Entry) -> Box<dyn Read> {
+        entry.reader(&self.input)
     }
 
     /// Place of what lies at `offset` of an entry.
@@ -152,6 +152,38 @@ impl Archive {
 }
 
 impl Entry {
+    fn reader(self, input: &Input) -> Box<dyn Read> {
+        let raw = input.reader().at(self.start).take(self.compressed);
+        if self.is_deflated {
+            Box::new(Inflated::new(raw).take(self.size))
+        } else {
+            Box::new(raw)
+        }
+    }
+
+    /// Reads the whole entry and compares its checksum, as NumPy does. `torch.load` does not.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub(crate) fn check(self, input: &Input, name: &str) -> Result<()> {
+        let mut crc = flate2::Crc::new();
+        let mut reader = self.reader(input);
+        let mut buffer = vec![0; 1 << 16];
+        let damaged = |what: &str| corrupt(input.origin(), format!("`{name}` is damaged: {what}"));
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => crc.update(&buffer[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(damaged("it cannot be read").caused_by(error)),
+            }
+        }
+        match crc.sum() == self.crc {
+            true => Ok(()),
+            false => Err(damaged("the archive has another checksum of it")),
+        }
+    }
+
     fn problem(&self, is_encrypted: bool, len: u64) -> Option<String> {
         let end = self.start.checked_add(self.compressed);
         let (size, compressed) = (self.size, self.compressed);

@@ -5,14 +5,14 @@ use std::{
     fmt,
     io::Read,
     ops::Range,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use halite_core::{AlignedBytes, DType, Result, TensorType};
 
 use crate::{
     Format, TensorInfo, TensorSource,
-    archive::Inflated,
+    archive::{Entry, Inflated},
     input::Input,
     metadata::MetadataValue,
     problems::{Problems, corrupt},
@@ -33,6 +33,9 @@ pub struct WeightFile {
     pub(crate) metadata: BTreeMap<String, MetadataValue>,
     /// The last tensor that cannot be read in parts.
     whole: Mutex<Option<(usize, Arc<AlignedBytes>)>>,
+    /// Entries of an archive whose checksums are compared when their tensors are first read, and
+    /// whether they were. Empty for other formats.
+    entries: Vec<(Entry, OnceLock<()>)>,
 }
 
 /// Where a tensor is.
@@ -102,7 +105,27 @@ impl WeightFile {
             places,
             metadata: BTreeMap::new(),
             whole: Mutex::new(None),
+            entries: Vec::new(),
         })
+    }
+
+    /// Compares the checksums of these entries, one for each tensor, before they are first read.
+    pub(crate) fn checked_when_read(&mut self, entries: Vec<Entry>) {
+        self.entries = entries
+            .into_iter()
+            .map(|entry| (entry, OnceLock::new()))
+            .collect();
+    }
+
+    /// Compares the checksum of a tensor, if it has one that was not compared.
+    fn check(&self, index: usize) -> Result<()> {
+        if let Some((entry, checked)) = self.entries.get(index)
+            && checked.get().is_none()
+        {
+            entry.check(&self.places[index].input, &self.tensors[index].name)?;
+            let _ = checked.set(());
+        }
+        Ok(())
     }
 
     /// The format of the file.
@@ -209,6 +232,7 @@ impl TensorSource for WeightFile {
         let tensor = self.tensors.get(index);
         let tensor = tensor.ok_or_else(|| no_tensor(index, self.tensors.len()))?;
         check_read(tensor, &elements, into)?;
+        self.check(index)?;
         let (size, place) = (tensor.ty.dtype().size(), &self.places[index]);
         match (&place.order, place.deflated) {
             (Order::RowMajor, None) => {

@@ -241,7 +241,7 @@ pub static ADAPTER: KeyTable = KeyTable(&[
     (
         "*",
         "task_type, base_model_name_or_path, revision, inference_mode, peft_version, auto_mapping, \
-         lora_dropout, fan_in_fan_out, target_modules, exclude_modules, layers_pattern, \
+         lora_dropout, fan_in_fan_out, exclude_modules, layers_pattern, \
          megatron_core, qalora_group_size, runtime_config, eva_config, corda_config, \
          lora_ga_config, loftq_config, velora_config, lora_dtype, lorap_lr_ratio, lorap_emb_lr",
     ),

@@ -17,7 +17,7 @@ use crate::{
 pub(crate) fn open_npz(archive: &Archive) -> Result<WeightFile> {
     let origin = archive.input.origin();
     let (mut problems, mut refused) = (Problems::default(), Problems::default());
-    let mut tensors = Vec::new();
+    let (mut tensors, mut entries) = (Vec::new(), Vec::new());
     for (entry_name, &entry) in &archive.entries {
         let Some(name) = entry_name.strip_suffix(".npy") else {
             problems.push(format!("`{entry_name}` is not a `.npy` file"));
@@ -44,6 +44,7 @@ pub(crate) fn open_npz(archive: &Archive) -> Result<WeightFile> {
                 let place = archive.place(entry, data as u64, order(&ty, column_major));
                 let name = name.to_owned();
                 tensors.push((TensorInfo { name, ty }, place));
+                entries.push(entry);
             }
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 refused.push(format!("`{name}`: {}", error.message()));
@@ -53,7 +54,9 @@ pub(crate) fn open_npz(archive: &Archive) -> Result<WeightFile> {
     }
     problems.into_result(ErrorKind::Corrupt, origin)?;
     refused.into_result(ErrorKind::Unsupported, origin)?;
-    WeightFile::new(Format::Npz, origin, tensors)
+    let mut file = WeightFile::new(Format::Npz, origin, tensors)?;
+    file.checked_when_read(entries);
+    Ok(file)
 }
 
 /// Reads the header of a single array, whose name is that of the file without its ending.
@@ -98,4 +101,46 @@ fn order(ty: &TensorType, column_major: bool) -> Order {
         this
     });
     Order::Strided(strides.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Cursor, Write};
+
+    use halite_core::HostArray;
+    use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
+
+    use crate::{TensorSource, npy, open_bytes};
+
+    #[test]
+    fn entries_with_another_checksum_are_damaged() {
+        let array = HostArray::from_slice(&[1.0f32, 2.0, 3.0], [3]).unwrap();
+        for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
+            let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+            for name in ["a.npy", "b.npy"] {
+                let options = SimpleFileOptions::default().compression_method(method);
+                zip.start_file(name, options).unwrap();
+                zip.write_all(&npy::write(&array)).unwrap();
+            }
+            let whole = zip.finish().unwrap().into_inner();
+            let file = open_bytes(whole.clone(), "whole").unwrap();
+            for _ in 0..2 {
+                assert_eq!(file.read("b").unwrap(), array);
+            }
+            // A bit of the checksum of the first entry in the directory.
+            let mut damaged = whole;
+            let directory = damaged
+                .windows(4)
+                .position(|bytes| bytes == b"PK\x01\x02")
+                .unwrap();
+            damaged[directory + 16] ^= 1;
+            let file = open_bytes(damaged, "damaged").unwrap();
+            assert_eq!(file.read("b").unwrap(), array);
+            let error = file.read("a").unwrap_err().to_string();
+            assert!(
+                error.contains("`a` is damaged: the archive has another checksum"),
+                "{error}"
+            );
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{Cursor, Read};
 
-use ::png::{ColorType, Decoder, Limits as Memory, Transformations};
+use ::png::{ColorType, DecodeOptions, Decoder, Limits as Memory, Transformations};
 use flate2::bufread::ZlibDecoder;
 
 use super::{Limits, Pixels};
@@ -34,7 +34,10 @@ pub(super) fn decode(bytes: &[u8], limits: Limits) -> Result<(Pixels, Option<Vec
             "damaged PNG: a palette of {length} bytes; a color has 3"
         ));
     }
-    let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Memory { bytes: WORK });
+    let mut options = DecodeOptions::default();
+    options.set_ignore_adler32(false);
+    let mut decoder = Decoder::new_with_options(Cursor::new(bytes), options);
+    decoder.set_limits(Memory { bytes: WORK });
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
     // Palettes and 1 to 4 bits become 8 bits, of 16 bits the upper 8 stay.
@@ -52,6 +55,8 @@ pub(super) fn decode(bytes: &[u8], limits: Limits) -> Result<(Pixels, Option<Vec
     };
     let mut samples = vec![0; width * height * channels];
     reader.next_frame(&mut samples).map_err(failed)?;
+    // The checksum of the pixels is behind them, and a file that is cut off has no end.
+    reader.finish().map_err(failed)?;
     let pixels = Pixels {
         height,
         width,
@@ -135,4 +140,42 @@ fn rgb(samples: &[u8], channels: usize) -> Vec<u8> {
         }
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use ::png::{BitDepth, ColorType, Encoder};
+
+    use super::*;
+
+    #[test]
+    fn damage_behind_the_rows_is_an_error() {
+        let mut file = Vec::new();
+        let mut encoder = Encoder::new(&mut file, 4, 4);
+        encoder.set_color(ColorType::Rgb);
+        encoder.set_depth(BitDepth::Eight);
+        let samples: Vec<u8> = (0..48).collect();
+        let mut writer = encoder.write_header().unwrap();
+        writer.write_image_data(&samples).unwrap();
+        writer.finish().unwrap();
+        let decoded = |file: &[u8]| {
+            let limits = Limits {
+                most: 1 << 20,
+                length: file.len(),
+            };
+            decode(file, limits).map(|(pixels, _)| pixels.bytes)
+        };
+        assert_eq!(decoded(&file).unwrap(), samples);
+        // Without the chunk of the end.
+        assert!(decoded(&file[..file.len() - 12]).is_err());
+        // Another checksum of the samples, in a chunk whose own checksum is right.
+        let start = file.windows(4).position(|bytes| bytes == b"IDAT").unwrap();
+        let end = file.len() - 12 - 4;
+        file[end - 1] ^= 1;
+        let mut crc = flate2::Crc::new();
+        crc.update(&file[start..end]);
+        file[end..end + 4].copy_from_slice(&crc.sum().to_be_bytes());
+        let error = decoded(&file).unwrap_err();
+        assert!(error.contains("damaged PNG"), "{error}");
+    }
 }

@@ -183,6 +183,14 @@ fn contradictions_of_config_are_one_error() {
 }
 
 #[test]
+fn biases_of_other_types_are_refused_by_name() {
+    for (name, field) in [("mistral", "attention_bias"), ("qwen2", "mlp_bias")] {
+        let part = "`attention_bias` or `mlp_bias` is true; supported: false";
+        refused(name, json!({ field: true }), &[part]);
+    }
+}
+
+#[test]
 fn unsupported_fields_are_one_error() {
     refused(
         "llama3",

@@ -181,6 +181,10 @@ fn settings_of_generation_are_refused_by_name() {
 
 /// Writes a tokenizer of words that lowercases, and its settings, beside a model.
 fn tokenizer(dir: &tempfile::TempDir, settings: Value) -> Result<(), String> {
+    tokenizer_of(dir, settings, true)
+}
+
+fn tokenizer_of(dir: &tempfile::TempDir, settings: Value, lowercase: bool) -> Result<(), String> {
     let parts = json!({
         "version": "1.0",
         "added_tokens": [
@@ -188,7 +192,7 @@ fn tokenizer(dir: &tempfile::TempDir, settings: Value) -> Result<(), String> {
               "normalized": false, "special": true },
         ],
         "normalizer": { "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
-                        "strip_accents": null, "lowercase": true },
+                        "strip_accents": null, "lowercase": lowercase },
         "pre_tokenizer": { "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
                            "use_regex": true },
         "model": { "type": "WordLevel", "vocab": { "<unk>": 0, "a": 1, "b": 2, "<s>": 3 },
@@ -256,6 +260,30 @@ fn settings_that_contradict_the_tokenizer_are_refused() {
             "{error}"
         );
     }
+}
+
+/// transformers changes a tokenizer of BERT by the defaults of its class.
+#[test]
+fn defaults_of_bert_that_contradict_the_tokenizer_are_refused() {
+    let dir = edited("llama3", json!({}));
+    let class = |name: &str| json!({ "tokenizer_class": name });
+    for name in ["BertTokenizer", "BertTokenizerFast"] {
+        tokenizer_of(&dir, class(name), true).unwrap();
+        let error = tokenizer_of(&dir, class(name), false).unwrap_err();
+        let part = "`do_lower_case` is true, and false by tokenizer.json";
+        assert!(error.contains(part), "{error}");
+        let given = json!({ "tokenizer_class": name, "do_lower_case": false });
+        tokenizer_of(&dir, given, false).unwrap();
+    }
+    tokenizer_of(&dir, class("PreTrainedTokenizerFast"), false).unwrap();
+    // Without a class, that of the model.
+    let config = json!({ "model_type": "bert" });
+    std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
+    assert!(tokenizer_of(&dir, json!({}), false).is_err());
+    std::fs::remove_file(dir.path().join("tokenizer_config.json")).unwrap();
+    let source = Pretrained::open(dir.path()).unwrap();
+    let error = source.open_tokenizer().unwrap_err().to_string();
+    assert!(error.contains("`do_lower_case` is true"), "{error}");
 }
 
 /// `config.json` of timm's `vit_small_patch16_224.augreg_in21k_ft_in1k`, and others.

@@ -484,6 +484,40 @@ fn adapters_of_peft_for_a_fused_layer_are_split() {
             near(added, &product(&file, layer, scale));
         }
     }
+    // A factor of 0 adds nothing, and no NaN.
+    let config =
+        json!({ "peft_type": "LORA", "r": 3, "lora_alpha": 0, "target_modules": ["c_attn"] });
+    std::fs::write(dir.path().join("adapter_config.json"), config.to_string()).unwrap();
+    let names = Gpt2::names("transformer.");
+    let (_, values) = load_adapters(client, &names, model.clone(), dir.path()).unwrap();
+    for added in added(client, values) {
+        assert!(added.iter().all(|value| *value == 0.0), "{added:?}");
+    }
+    for (fields, part) in [
+        (
+            json!({ "target_modules": null }),
+            "`target_modules` is missing",
+        ),
+        (
+            json!({ "target_modules": ["c_fc", "n"] }),
+            "`target_modules` does not name `transformer.h.0.attn.c_attn`",
+        ),
+        (
+            json!({ "lora_alpha": 0, "alpha_pattern": { "c_attn": 2 } }),
+            "`transformer.h.0.attn.c_attn` has a factor of 0.66",
+        ),
+    ] {
+        let mut config =
+            json!({ "peft_type": "LORA", "r": 3, "lora_alpha": 6, "target_modules": "all-linear" });
+        for (key, value) in fields.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        std::fs::write(dir.path().join("adapter_config.json"), config.to_string()).unwrap();
+        let names = Gpt2::names("transformer.");
+        let error = load_adapters(client, &names, model.clone(), dir.path());
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
     let config =
         json!({ "peft_type": "LORA", "r": 3, "lora_alpha": 1, "rank_pattern": { "c_.*": 3 } });
     std::fs::write(dir.path().join("adapter_config.json"), config.to_string()).unwrap();

@@ -9,7 +9,10 @@ use std::{
 };
 
 use clap::Parser;
-use halite_tests::fuzz::{self, Campaign, Target};
+use halite_tests::{
+    fuzz::{self, Campaign, References, Target},
+    process,
+};
 
 /// Run parsers on hostile inputs; none may panic, hang, or take much memory, and printed values
 /// must parse as the same values
@@ -29,14 +32,33 @@ struct Arguments {
     /// Only write the valid inputs, into a folder for each target in DIR, for libFuzzer
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,
+    /// Compare with the packages that own the formats, by this Python, which has those that
+    /// `tests/published/references.py` names; the targets are formats
+    #[arg(long, value_name = "PATH")]
+    reference: Option<PathBuf>,
+    /// Write the compared files here and keep them [default: a temporary directory]
+    #[arg(long, value_name = "DIR", requires = "reference")]
+    keep: Option<PathBuf>,
+    /// Print the files that only halite reads
+    #[arg(long, requires = "reference")]
+    verbose: bool,
+    /// Write the summary of the comparison to this file too
+    #[arg(long, value_name = "PATH", requires = "reference")]
+    json: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.targets == ["list"] {
         let names = fuzz::targets().iter().map(|target| target.name);
-        names.for_each(|name| println!("{name}"));
+        match arguments.reference {
+            Some(_) => fuzz::formats().for_each(|name| println!("{name}")),
+            None => names.for_each(|name| println!("{name}")),
+        }
         return ExitCode::SUCCESS;
+    }
+    if let Some(python) = &arguments.reference {
+        return compare(python, &arguments);
     }
     let named = arguments.targets.iter();
     let mut targets: Vec<&'static Target> =
@@ -60,6 +82,32 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Compares files of each format with its reference.
+fn compare(python: &Path, arguments: &Arguments) -> ExitCode {
+    let done = tempfile::tempdir().map_err(|error| error.to_string());
+    let done = done.and_then(|scratch| {
+        let keep = arguments.keep.as_deref();
+        References {
+            python: Some(python.to_owned()),
+            formats: arguments.targets.clone(),
+            inputs: arguments.inputs,
+            seed: arguments.seed,
+            deadline: Duration::from_secs(arguments.deadline),
+            directory: keep.unwrap_or(scratch.path()).to_owned(),
+        }
+        .run()
+    });
+    if let Some(compared) = done.as_ref().ok().filter(|_| arguments.verbose) {
+        compared
+            .only_here
+            .iter()
+            .for_each(|file| println!("{file}"));
+    }
+    process::report(done, arguments.json.as_deref(), |compared| {
+        &compared.failures
+    })
 }
 
 /// Fuzzes each target and prints a table of the results.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use serde_json::Value;
+
 use crate::random::Random;
 
 /// Longest input: parsers are linear, and short inputs find as much in less time.
@@ -145,6 +147,65 @@ fn decimal_number(bytes: &mut Vec<u8>, random: &mut Random) {
         start..start + digits,
         random.pick(&NUMBERS).to_string().into_bytes(),
     );
+}
+
+/// Fields of configurations that change results, and values for them.
+const FIELDS: [&str; 24] = [
+    "hidden_act",
+    "activation_function",
+    "rms_norm_eps",
+    "layer_norm_eps",
+    "layer_norm_epsilon",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "tie_word_embeddings",
+    "attention_bias",
+    "mlp_bias",
+    "head_dim",
+    "num_key_value_heads",
+    "sliding_window",
+    "is_causal",
+    "position_embedding_type",
+    "fan_in_fan_out",
+    "use_dora",
+    "use_rslora",
+    "rank_pattern",
+    "alpha_pattern",
+    "layers_to_transform",
+    "bias",
+    "init_lora_weights",
+];
+const VALUES: &str = r#"[null, true, false, 0, 1, 2, 3, 4, 8, -1, 0.5, 100.0, 1e-2, "", "relu", "gelu", "silu", "linear",
+    "none", [], {}, [1], "2", 1e300, {"rope_type": "linear", "factor": 2.0}, {"rope_theta": 50.0, "rope_type": "default"},
+    {"type": "linear", "factor": 4.0}, {"query": 1}, {"value": 8}, "pissa", "absolute"]"#;
+
+/// Changes one to three fields of an object of JSON.
+pub(super) fn fields(object: &[u8], random: &mut Random) -> Vec<u8> {
+    let Ok(Value::Object(mut object)) = serde_json::from_slice(object) else {
+        return object.to_vec();
+    };
+    let values: Vec<Value> = serde_json::from_str(VALUES).expect("a list of JSON");
+    for _ in 0..=random.below(3) {
+        let mut known: Vec<String> = object.keys().cloned().collect();
+        known.extend(FIELDS.map(str::to_owned));
+        let name = random.pick(&known).clone();
+        // A field inside of an object, in half of the cases.
+        let inner = object.get_mut(&name).and_then(Value::as_object_mut);
+        let (object, name) = match inner.filter(|inner| !inner.is_empty()) {
+            Some(inner) if random.percent(50) => {
+                let names: Vec<String> = inner.keys().cloned().collect();
+                let name = random.pick(&names).clone();
+                (inner, name)
+            }
+            _ => (&mut object, name),
+        };
+        match random.percent(20) {
+            true => drop(object.remove(&name)),
+            false => drop(object.insert(name, random.pick(&values).clone())),
+        }
+    }
+    Value::Object(object).to_string().into_bytes()
 }
 
 /// Replaces a word by a word of one of the inputs, so that much of a language stays valid.

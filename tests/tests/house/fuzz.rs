@@ -1,9 +1,9 @@
 //! Every parser, and the executor, on mutated inputs: none panics, hangs or takes much memory, and printed values
 //! parse as the same values.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
-use halite_tests::fuzz::{Campaign, run, target, targets};
+use halite_tests::fuzz::{Campaign, References, run, target, targets};
 
 /// Seed of the inputs; the command `fuzz` takes others.
 const SEED: u64 = 20_260_922;
@@ -20,6 +20,27 @@ fn check(names: &[&str], inputs: u64) {
         );
         assert!(passed.rejected > 0, "{name}: no input was rejected");
     }
+}
+
+/// Those that need NumPy or less; the command `fuzz --reference` has others.
+#[test]
+fn files_are_read_as_other_packages_read_them() {
+    let scratch = tempfile::tempdir().unwrap();
+    let references = References {
+        python: None,
+        formats: ["npz", "tfrecord"].map(str::to_owned).to_vec(),
+        inputs: 150,
+        seed: SEED,
+        deadline: Duration::from_secs(60),
+        directory: scratch.path().to_owned(),
+    };
+    let compared = references.run().unwrap();
+    assert!(
+        compared.failures.is_empty(),
+        "{:?}\n{compared}",
+        compared.failures
+    );
+    assert!(compared.same() > 20, "{compared}");
 }
 
 const DATA: &[&str] = &[

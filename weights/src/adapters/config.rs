@@ -8,6 +8,8 @@ use serde_json::Value;
 use super::{CONFIG, OPERATION};
 use crate::{Config, keys};
 
+const TARGETS: &str = "target_modules";
+
 /// What an `adapter_config.json` says of the adapters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdapterConfig {
@@ -25,6 +27,18 @@ pub struct AdapterConfig {
     is_partial: bool,
     ranks: BTreeMap<String, usize>,
     alphas: BTreeMap<String, f64>,
+    targets: Targets,
+}
+
+/// The layers that have adapters.
+#[derive(Clone, Debug, PartialEq)]
+enum Targets {
+    /// Names of layers, or the ends of these.
+    Names(Vec<String>),
+    /// A regular expression, or `all-linear`.
+    Text,
+    /// peft has others for each architecture.
+    Missing,
 }
 
 impl AdapterConfig {
@@ -72,6 +86,15 @@ impl AdapterConfig {
                 .ok()
                 .filter(|&rank| rank > 0)
         };
+        let targets = match config.value(TARGETS) {
+            Some(Value::Array(names)) => {
+                let names = names.iter().filter_map(Value::as_str);
+                Targets::Names(names.map(str::to_owned).collect())
+            }
+            Some(_) => Targets::Text,
+            None if ignored.iter().any(|key| key == TARGETS) => Targets::Text,
+            None => Targets::Missing,
+        };
         let ranks = patterns(&mut config, "rank_pattern", rank_of);
         let alphas = patterns(&mut config, "alpha_pattern", Value::as_f64);
         config.finish()?;
@@ -84,6 +107,7 @@ impl AdapterConfig {
             is_partial,
             ranks,
             alphas,
+            targets,
         };
         read.alpha = read.scale(rank, lora_alpha) * rank as f64;
         Ok(read)
@@ -104,6 +128,27 @@ impl AdapterConfig {
     /// Whether only some layers of a stack have adapters.
     pub(super) fn is_partial(&self) -> bool {
         self.is_partial
+    }
+
+    /// Checks that the layers of a file's tensors are those that have adapters: peft passes over
+    /// the tensors of others.
+    ///
+    /// # Errors
+    /// If one is not.
+    pub(super) fn check_layers<'n>(&self, mut layers: impl Iterator<Item = &'n str>) -> Result<()> {
+        let problem = match &self.targets {
+            Targets::Text => None,
+            Targets::Missing => Some(format!("`{TARGETS}` is missing; expected names of layers")),
+            Targets::Names(names) => {
+                let is_target = |layer: &str| names.iter().any(|name| is_end(layer, name));
+                let other = layers.find(|layer| !is_target(layer));
+                other.map(|layer| format!("`{TARGETS}` does not name `{layer}`, which has tensors"))
+            }
+        };
+        match problem {
+            Some(problem) => Err(Error::invalid(OPERATION, format!("`{CONFIG}`: {problem}"))),
+            None => Ok(()),
+        }
     }
 
     /// The rank and the factor of the adapter of a layer.
@@ -146,14 +191,17 @@ fn patterns<T>(
     numbers
 }
 
+/// Whether a name is that of a layer, or its last segments.
+fn is_end(layer: &str, name: &str) -> bool {
+    let before = layer.strip_suffix(name);
+    before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+}
+
 /// The number of the first name that is that of a layer, or its end.
 fn found<T: Copy>(numbers: &BTreeMap<String, T>, layer: &str) -> Option<T> {
     let matches = |name: &str| match name.strip_prefix('^') {
         Some(name) => name == layer,
-        None => {
-            let before = layer.strip_suffix(name);
-            before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
-        }
+        None => is_end(layer, name),
     };
     let found = numbers.iter().find(|(name, _)| matches(name));
     found.map(|(_, number)| *number)
