@@ -182,6 +182,17 @@ fn top_k_of_booleans_keeps_the_order_of_equal_ones() {
 }
 
 #[test]
+fn sinks_use_values_and_return_nothing() {
+    let body = "
+      %0 = stablehlo.constant dense<3> : tensor<i32>
+      stablehlo.custom_call @dce_sink(%0) {api_version = 4 : i32, has_side_effect = true}
+        : (tensor<i32>) -> ()
+      return %0 : tensor<i32>";
+    let results = run("tensor<i32>", body).unwrap();
+    assert_eq!(*results[0].bytes, 3i32.to_le_bytes());
+}
+
+#[test]
 fn too_large_result_is_out_of_memory() {
     // The second fits the address space, which systems give out without having the memory.
     for size in [1u64 << 46, 1 << 40] {

@@ -18,7 +18,8 @@ use super::{
     tensor::{Tensor, Value, Wide, allocate, collect, unexpected},
 };
 
-/// Targets that return their operands: annotations for partitioners and memory spaces.
+/// Targets that return their operands, or nothing: annotations for partitioners, memory spaces and
+/// the removal of what nothing uses.
 const ANNOTATIONS: &[&str] = &[
     "Sharding",
     "SPMDFullToShardShape",
@@ -27,6 +28,7 @@ const ANNOTATIONS: &[&str] = &[
     "MoveToDevice",
     "MoveToHost",
     "annotate_device_placement",
+    "dce_sink",
     "xla.sdy.FuncResultSharding",
     "xla.sdy.ShardingGroup",
 ];
