@@ -272,11 +272,11 @@ impl Case {
         let rank = random.percent(50).then(|| random.below(size));
         let damage = match random.below(5) {
             0 => Damage::None,
-            1 => Damage::LeftOver(*random.pick(&LEFT_OVER)),
+            1 => Damage::LeftOver(LEFT_OVER[random.below(LEFT_OVER.len())]),
             2 => Damage::Removed { name, rank },
             _ => Damage::Changed {
                 name,
-                value: *random.pick(&VALUES),
+                value: VALUES[random.below(VALUES.len())],
                 rank,
             },
         };

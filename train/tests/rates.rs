@@ -587,13 +587,7 @@ fn statistics_of_averages_are_the_same_after_a_stop_in_a_validation() {
             false => run,
         };
         let trainer = run.build().unwrap();
-        let fitted = trainer.fit(
-            loss.clone(),
-            normed(),
-            Sgd::new(0.1),
-            samples(20),
-            samples(8),
-        );
+        let fitted = trainer.fit(loss, normed(), Sgd::new(0.1), samples(20), samples(8));
         let fitted = fitted.unwrap();
         assert_eq!(fitted.stopped_by.is_some(), stops);
         statistics(fitted.average.as_ref().unwrap())

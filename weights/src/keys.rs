@@ -23,6 +23,8 @@ impl KeyTable {
         let has = |keys: &str| keys.split(", ").any(|key| matches(key, name));
         let values = self.0.iter().find(|(_, keys)| has(keys));
         match values {
+            _ if value.is_null() => None,
+            Some(("null", _)) => Some(format!("`{name}` is {}; supported: null", short(value))),
             _ if is_nothing(value) => None,
             None => Some(format!(
                 "`{name}` is {}, which halite does not know",
@@ -241,8 +243,7 @@ pub static ADAPTER: KeyTable = KeyTable(&[
     (
         "*",
         "task_type, base_model_name_or_path, revision, inference_mode, peft_version, auto_mapping, \
-         lora_dropout, fan_in_fan_out, exclude_modules, layers_pattern, \
-         megatron_core, qalora_group_size, runtime_config, eva_config, corda_config, \
+         lora_dropout, fan_in_fan_out, megatron_core, qalora_group_size, runtime_config, eva_config, corda_config, \
          lora_ga_config, loftq_config, velora_config, lora_dtype, lorap_lr_ratio, lorap_emb_lr",
     ),
     // The base is as it was: `pissa`, `olora`, `corda` and `loftq` change it.
@@ -258,9 +259,10 @@ pub static ADAPTER: KeyTable = KeyTable(&[
     (
         "",
         "modules_to_save, layer_replication, alora_invocation_tokens, megatron_config, \
-         trainable_token_indices, target_parameters, kasa_config, arrow_config, monteclora_config, \
-         enable_lora",
+         trainable_token_indices, target_parameters, enable_lora",
     ),
+    // Empty ones count for peft.
+    ("null", "kasa_config, arrow_config, monteclora_config"),
 ]);
 
 /// `config.json` of timm, beside weights of image classifiers.

@@ -222,7 +222,8 @@ fn is_refused(cache: &Cache, path: &Path, expected: &str) {
 /// Between the digest and the load, another user could replace what has the name.
 #[test]
 fn code_writable_by_others_is_refused() {
-    let ways: [(u32, fn(&Path, &Path) -> PathBuf); 7] = [
+    type Way = fn(&Path, &Path) -> PathBuf;
+    let ways: [(u32, Way); 7] = [
         (0o666, |_, directory| directory.join("library.so")),
         (0o664, |_, directory| directory.join("library.so")),
         (0o666, |_, directory| directory.join("halite.json")),

@@ -503,6 +503,26 @@ fn adapters_of_peft_for_a_fused_layer_are_split() {
             "`target_modules` does not name `transformer.h.0.attn.c_attn`",
         ),
         (
+            json!({ "target_modules": { "c_attn": true } }),
+            r#"`target_modules` is {"c_attn":true}; expected names of layers"#,
+        ),
+        (
+            json!({ "layers_to_transform": [0, 2] }),
+            "`layers_to_transform` does not have the number of `transformer.h.1.attn.c_attn`",
+        ),
+        (
+            json!({ "layers_to_transform": [0, 1, 2], "layers_pattern": "blocks" }),
+            "`layers_to_transform` does not have the number of `transformer.h.0.attn.c_attn`",
+        ),
+        (
+            json!({ "exclude_modules": ["h.1.attn.c_attn"] }),
+            "`exclude_modules` names `transformer.h.1.attn.c_attn`",
+        ),
+        (
+            json!({ "kasa_config": {} }),
+            "`kasa_config` is {}; supported: null",
+        ),
+        (
             json!({ "lora_alpha": 0, "alpha_pattern": { "c_attn": 2 } }),
             "`transformer.h.0.attn.c_attn` has a factor of 0.66",
         ),

@@ -9,6 +9,8 @@ use super::{CONFIG, OPERATION};
 use crate::{Config, keys};
 
 const TARGETS: &str = "target_modules";
+const NUMBERS: &str = "layers_to_transform";
+const EXCLUDED: &str = "exclude_modules";
 
 /// What an `adapter_config.json` says of the adapters.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,8 +25,12 @@ pub struct AdapterConfig {
     lora_alpha: f64,
     /// Adapters are divided by the root of the rank, not by the rank.
     is_stabilized: bool,
-    /// Only some layers of a stack have adapters.
-    is_partial: bool,
+    /// Numbers of the layers of a stack that have adapters; `None`: all.
+    numbers: Option<Vec<u64>>,
+    /// Names before these numbers; none: any.
+    stacks: Vec<String>,
+    /// Names of layers without adapters, or the ends of these.
+    excluded: Vec<String>,
     ranks: BTreeMap<String, usize>,
     alphas: BTreeMap<String, f64>,
     targets: Targets,
@@ -80,7 +86,22 @@ impl AdapterConfig {
         let lora_alpha = config.number("lora_alpha");
         let is_stabilized = config.flag_or("use_rslora", false);
         let base_model = config.text("base_model_name_or_path").map(str::to_owned);
-        let is_partial = config.value("layers_to_transform").is_some();
+        let numbers = config.value(NUMBERS).map(|value| match value {
+            Value::Array(numbers) => numbers.iter().map(Value::as_u64).collect(),
+            number => number.as_u64().map(|number| vec![number]),
+        });
+        let numbers = numbers.map(|numbers: Option<Vec<u64>>| {
+            numbers.unwrap_or_else(|| {
+                config.problem(format!("`{NUMBERS}` is not a number or a list of numbers"));
+                Vec::new()
+            })
+        });
+        let stacks = names(&mut config, "layers_pattern");
+        // A text is a regular expression, as for the targets.
+        let excluded = match config.value(EXCLUDED) {
+            Some(Value::String(_)) => Vec::new(),
+            _ => names(&mut config, EXCLUDED),
+        };
         let rank_of = |value: &Value| {
             usize::try_from(value.as_u64()?)
                 .ok()
@@ -91,7 +112,11 @@ impl AdapterConfig {
                 let names = names.iter().filter_map(Value::as_str);
                 Targets::Names(names.map(str::to_owned).collect())
             }
-            Some(_) => Targets::Text,
+            Some(Value::String(_)) => Targets::Text,
+            Some(other) => {
+                config.problem(format!("`{TARGETS}` is {other}; expected names of layers"));
+                Targets::Text
+            }
             None if ignored.iter().any(|key| key == TARGETS) => Targets::Text,
             None => Targets::Missing,
         };
@@ -104,7 +129,9 @@ impl AdapterConfig {
             base_model,
             lora_alpha,
             is_stabilized,
-            is_partial,
+            numbers: numbers.filter(|numbers| !numbers.is_empty()),
+            stacks,
+            excluded,
             ranks,
             alphas,
             targets,
@@ -122,12 +149,12 @@ impl AdapterConfig {
 
     /// Whether layers of one kind may differ: in their ranks and factors, or in having adapters.
     pub(super) fn has_exceptions(&self) -> bool {
-        self.is_partial || !(self.ranks.is_empty() && self.alphas.is_empty())
+        self.is_partial() || !(self.ranks.is_empty() && self.alphas.is_empty())
     }
 
     /// Whether only some layers of a stack have adapters.
     pub(super) fn is_partial(&self) -> bool {
-        self.is_partial
+        self.numbers.is_some() || !self.excluded.is_empty()
     }
 
     /// Checks that the layers of a file's tensors are those that have adapters: peft passes over
@@ -135,17 +162,28 @@ impl AdapterConfig {
     ///
     /// # Errors
     /// If one is not.
-    pub(super) fn check_layers<'n>(&self, mut layers: impl Iterator<Item = &'n str>) -> Result<()> {
-        let problem = match &self.targets {
-            Targets::Text => None,
-            Targets::Missing => Some(format!("`{TARGETS}` is missing; expected names of layers")),
-            Targets::Names(names) => {
-                let is_target = |layer: &str| names.iter().any(|name| is_end(layer, name));
-                let other = layers.find(|layer| !is_target(layer));
-                other.map(|layer| format!("`{TARGETS}` does not name `{layer}`, which has tensors"))
+    pub(super) fn check_layers<'n>(&self, layers: impl Iterator<Item = &'n str>) -> Result<()> {
+        let is_of = |names: &[String], layer: &str| names.iter().any(|name| is_end(layer, name));
+        let mut problems = layers.filter_map(|layer| {
+            let without = |why: &str| Some(format!("{why} `{layer}`, which has tensors"));
+            match (&self.targets, &self.numbers) {
+                (Targets::Missing, _) => {
+                    Some(format!("`{TARGETS}` is missing; expected names of layers"))
+                }
+                (Targets::Names(names), _) if !is_of(names, layer) => {
+                    without(&format!("`{TARGETS}` does not name"))
+                }
+                _ if is_of(&self.excluded, layer) => without(&format!("`{EXCLUDED}` names")),
+                (_, Some(numbers))
+                    if !number_of(layer, &self.stacks)
+                        .is_some_and(|number| numbers.contains(&number)) =>
+                {
+                    without(&format!("`{NUMBERS}` does not have the number of"))
+                }
+                _ => None,
             }
-        };
-        match problem {
+        });
+        match problems.next() {
             Some(problem) => Err(Error::invalid(OPERATION, format!("`{CONFIG}`: {problem}"))),
             None => Ok(()),
         }
@@ -189,6 +227,34 @@ fn patterns<T>(
         }
     }
     numbers
+}
+
+/// A list of names, or one name; empty if the field is missing.
+fn names(config: &mut Config<'_>, field: &str) -> Vec<String> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let names = match config.value(field) {
+        None => return Vec::new(),
+        Some(Value::Array(names)) => names.iter().map(text).collect(),
+        Some(name) => text(name).map(|name| vec![name]),
+    };
+    let names: Option<Vec<String>> = names;
+    let names = names.unwrap_or_else(|| {
+        config.problem(format!("`{field}` is not a list of names"));
+        Vec::new()
+    });
+    names.into_iter().filter(|name| !name.is_empty()).collect()
+}
+
+/// The number of a layer in its stack, as peft finds it: the last one between two names, of which the
+/// first is one of `stacks`, if there are some. `None` without one, or if the stack has no name
+/// before it.
+fn number_of(layer: &str, stacks: &[String]) -> Option<u64> {
+    let parts: Vec<&str> = layer.split('.').collect();
+    let inner = 2..parts.len().saturating_sub(1);
+    inner.rev().find_map(|at| {
+        let is_stack = stacks.is_empty() || stacks.iter().any(|stack| stack == parts[at - 1]);
+        parts[at].parse().ok().filter(|_| is_stack)
+    })
 }
 
 /// Whether a name is that of a layer, or its last segments.
