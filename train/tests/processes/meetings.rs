@@ -1,10 +1,15 @@
 //! Samples that meet in a batch: what depends on the number of processes is refused, and the rest
 //! trains as one process does.
 
+use std::collections::BTreeMap;
+
 use halite_core::{DType, HostArray, Result, tree::Tree};
 use halite_data::InMemory;
 use halite_nn::{Dropout, Init, Mean, PROCESS_AXIS, Param, Sgd, Tensor, Trace, cross_entropy, rng};
-use halite_tests::{long::count, random::Random};
+use halite_tests::{
+    long::{count, record},
+    random::Random,
+};
 use halite_train::{Fitted, Task, TrainerBuilder, Weighted, task};
 
 use super::{EXECUTORS, alike, in_processes};
@@ -263,8 +268,9 @@ impl Step {
 #[test]
 fn random_tasks_are_alike_or_refused() {
     let (mut alike_tasks, mut refused_tasks) = (0, 0);
-    for seed in 0..count(60, 2000) {
-        let mut random = Random::new(38, seed);
+    let (seed_of_all, tasks) = (38, count(60, 2000));
+    for seed in 0..tasks {
+        let mut random = Random::new(seed_of_all, seed);
         let steps: Vec<Step> = (0..random.below(5) + 1)
             .map(|_| Step(random.below(STEPS)))
             .collect();
@@ -308,6 +314,14 @@ fn random_tasks_are_alike_or_refused() {
         }
     }
     println!("{alike_tasks} alike, {refused_tasks} refused");
+    let summary = BTreeMap::from([
+        ("seed", seed_of_all),
+        ("tasks", tasks),
+        ("alike", alike_tasks),
+        ("refused", refused_tasks),
+        ("wrong", 0),
+    ]);
+    record("tasks", &summary);
     assert!(
         alike_tasks > 10 && refused_tasks > 10,
         "{alike_tasks} {refused_tasks}"
