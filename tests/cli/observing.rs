@@ -60,8 +60,8 @@ fn unknown_logger_or_monitor_is_named() {
     assert_contains(&error, &["no metric `val_los`", metrics]);
     // Before anything is downloaded.
     let cache = tempfile::tempdir().unwrap();
-    let mut command = halite("train mnist --monitor acc --quiet");
-    command.env("HALITE_CACHE_DIR", cache.path());
+    let mut command = halite("train mnist --monitor acc --quiet --cache-dir");
+    command.arg(cache.path());
     assert_contains(&fails(&mut command), &["no metric `acc`", metrics]);
     assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 0);
 }

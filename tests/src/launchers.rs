@@ -23,11 +23,16 @@ use crate::{
     random::Random,
 };
 
-/// Longest time of a member that joins, and of the start of a job.
+/// Longest time of a member that has joined.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time until an error must have named what is wrong.
+/// Time until all members have to have joined.
+const START: Duration = Duration::from_secs(20);
+
+/// Time until an error must have named what is wrong. A process that waits for another one longer
+/// than that must have said so: it does after 2.5 s.
 const NAMED_WITHIN: Duration = Duration::from_secs(3);
+const WAITS: &str = " waits for process ";
 
 /// Options of the harness.
 #[derive(Clone, Copy, Debug)]
@@ -314,7 +319,7 @@ impl Case {
         let port = free_port().map_err(|error| format!("no port: {error}"))?;
         let start = |rank| {
             let mut command = member();
-            command.env("HALITE_JOB_START", PATIENCE.as_secs().to_string());
+            command.env("HALITE_JOB_START", START.as_secs().to_string());
             Running::start(command.envs(self.variables(rank, port)))
         };
         let running: Result<Vec<_>, _> = (0..self.size).map(start).collect();
@@ -350,7 +355,7 @@ impl Case {
                 Damage::Removed { name, .. } => Some(*name),
                 _ => None,
             });
-            if *time > NAMED_WITHIN {
+            if *time > NAMED_WITHIN && !error.stderr.contains(WAITS) {
                 return Err(format!("an error after {time:.1?}: {}", error.summary()));
             }
             return match names.any(|name| error.stderr.contains(name)) {
