@@ -5,6 +5,7 @@
 use std::{
     env,
     process::{Command, exit},
+    time::Duration,
 };
 
 use halite_tests::{
@@ -37,6 +38,8 @@ fn damaged_variables_are_named() {
         first: 0,
         seed: 20_261_130,
         parallel: 2,
+        // Other tests run beside it.
+        named_within: Duration::from_secs(20),
         member,
     });
     assert!(summary.failures.is_empty(), "{summary:#?}");

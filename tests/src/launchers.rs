@@ -29,9 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Time until all members have to have joined.
 const START: Duration = Duration::from_secs(20);
 
-/// Time until an error must have named what is wrong. A process that waits for another one longer
-/// than that must have said so: it does after 2.5 s.
-const NAMED_WITHIN: Duration = Duration::from_secs(3);
+/// What a process prints that waits for another one, after 2.5 s.
 const WAITS: &str = " waits for process ";
 
 /// Options of the harness.
@@ -45,6 +43,8 @@ pub struct Options {
     pub seed: u64,
     /// Jobs at the same time.
     pub parallel: usize,
+    /// Time until an error must have named what is wrong, or a process that it waits.
+    pub named_within: Duration,
     /// A process that calls [`member`], without variables that halite reads.
     pub member: fn() -> Command,
 }
@@ -115,7 +115,7 @@ pub fn run(options: Options) -> Summary {
     let numbers = options.first..options.first + options.cases;
     let results = parallel::map(options.parallel, numbers.clone(), |number| {
         let case = Case::new(options.seed, number);
-        let outcome = case.run(options.member);
+        let outcome = case.run(&options);
         (case, outcome)
     });
     for (number, (case, outcome)) in numbers.zip(results) {
@@ -315,19 +315,24 @@ impl Case {
         variables
     }
 
-    fn run(&self, member: fn() -> Command) -> Result<Right, String> {
+    fn run(&self, options: &Options) -> Result<Right, String> {
         let port = free_port().map_err(|error| format!("no port: {error}"))?;
         let start = |rank| {
-            let mut command = member();
+            let mut command = (options.member)();
             command.env("HALITE_JOB_START", START.as_secs().to_string());
             Running::start(command.envs(self.variables(rank, port)))
         };
         let running: Result<Vec<_>, _> = (0..self.size).map(start).collect();
         let running = running.map_err(|error| format!("not started: {error}"))?;
-        self.judge(port, &ended(running))
+        self.judge(port, &ended(running), options.named_within)
     }
 
-    fn judge(&self, port: u16, ended: &[(Ended, Duration)]) -> Result<Right, String> {
+    fn judge(
+        &self,
+        port: u16,
+        ended: &[(Ended, Duration)],
+        named_within: Duration,
+    ) -> Result<Right, String> {
         let sum = self.size * (self.size - 1) / 2;
         let places: Vec<_> = (0..self.size)
             .map(|rank| format!("process {rank} of {}: {sum}\n", self.size))
@@ -355,7 +360,7 @@ impl Case {
                 Damage::Removed { name, .. } => Some(*name),
                 _ => None,
             });
-            if *time > NAMED_WITHIN && !error.stderr.contains(WAITS) {
+            if *time > named_within && !error.stderr.contains(WAITS) {
                 return Err(format!("an error after {time:.1?}: {}", error.summary()));
             }
             return match names.any(|name| error.stderr.contains(name)) {

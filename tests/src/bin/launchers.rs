@@ -1,7 +1,7 @@
 //! Starts jobs with the variables of launchers, some of them damaged.
 #![forbid(unsafe_code)]
 
-use std::{env, path::PathBuf, process::ExitCode};
+use std::{env, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Parser;
 use halite_tests::{
@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         first: arguments.first,
         seed: arguments.seed,
         parallel: arguments.parallel,
+        named_within: Duration::from_secs(3),
         member: || {
             let program = env::current_exe().expect("this program has a path");
             process::command(&program, "--member")
