@@ -24,6 +24,7 @@ use std::{
 use halite_core::{Error, Result};
 
 pub use self::plateau::ReduceLrOnPlateau;
+use self::saving::Saving;
 pub(crate) use self::{
     accessory::LoggerCallback,
     checkpointing::Checkpointing,
@@ -31,7 +32,6 @@ pub(crate) use self::{
     nan_check::NanCheck,
     progress_bar::ProgressBar,
     report_file::ReportFile,
-    saving::Saving,
     table::MetricsTable,
 };
 pub use self::{
@@ -42,7 +42,7 @@ use crate::{
     Report, TrainerOptions,
     callback::{Callback, Run, Shared},
     checkpoint::{CheckpointStore, RANKING},
-    loggers::{CsvLog, Logger, Progress, Row},
+    loggers::{CsvLog, Logger, Progress, Row, Split},
     run_files::PLOT,
 };
 
@@ -265,3 +265,24 @@ impl<'a> Callbacks<'a> {
 
 /// Names of the trainer's own callbacks that have state.
 const BUILT_IN: [&str; 3] = [nan_check::NAME, table::NAME, RANKING];
+
+impl TrainerOptions {
+    /// Checks the metrics that these options name against those of a task, such as `["loss",
+    /// "accuracy"]`: before its data are downloaded. A run checks them again.
+    ///
+    /// # Errors
+    /// The first option that names another metric.
+    pub fn check_metrics(&self, metrics: &[&str]) -> Result<()> {
+        let of = |split: Split| metrics.iter().map(move |name| format!("{split} {name}"));
+        let names: Vec<String> = of(Split::Train).chain(of(Split::Validation)).collect();
+        Saving::new(&self.checkpoint, &names)?;
+        let Some(name) = &self.observing.early_stopping else {
+            return Ok(());
+        };
+        let mut stopping = EarlyStopping::new(name);
+        if let Some(mode) = self.observing.early_stopping_mode {
+            stopping = stopping.mode(mode);
+        }
+        stopping.check(&names)
+    }
+}

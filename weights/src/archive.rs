@@ -12,8 +12,8 @@ use zip::{
 };
 
 use crate::{
-    file::{Deflated, Order, Place},
     input::Input,
+    place::{Deflated, Order, Place},
     problems::{Problems, corrupt},
 };
 

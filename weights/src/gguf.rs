@@ -8,9 +8,9 @@ use halite_core::{DType, Error, ErrorKind, Result, TensorType};
 
 use crate::{
     Format, TensorInfo, WeightFile,
-    file::{Order, Place},
     input::{Input, Reader},
     metadata::MetadataValue,
+    place::{Order, Place},
     problems::{Problems, corrupt, unsupported},
     quantized::Quantization,
 };

@@ -69,6 +69,7 @@ pub mod npy;
 mod npz;
 mod open;
 mod pickle;
+mod place;
 #[cfg(feature = "models")]
 mod plan;
 mod problems;

@@ -7,9 +7,9 @@ use halite_core::{ErrorKind, Result, TensorType};
 use crate::{
     Format, TensorInfo, WeightFile,
     archive::Archive,
-    file::{Order, Place},
     input::Input,
     npy::{self, Described},
+    place::{Order, Place},
     problems::Problems,
 };
 

@@ -14,9 +14,9 @@ use serde::{
 pub use self::write::SafetensorsWriter;
 use crate::{
     Format, TensorInfo, WeightFile,
-    file::{Order, Place},
     input::Input,
     metadata::MetadataValue,
+    place::{Order, Place},
     problems::{Problems, corrupt},
 };
 

@@ -12,9 +12,9 @@ use halite_core::{DType, Error, ErrorKind, Result, TensorType};
 use crate::{
     Format, TensorInfo, WeightFile,
     archive::{Archive, Entry},
-    file::{Order, Place},
     input::Input,
     pickle::{Id, Pickle, Storage, Tensor, Value},
+    place::{Order, Place},
     problems::{Problems, corrupt, unsupported},
 };
 

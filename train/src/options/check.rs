@@ -5,32 +5,13 @@ use std::time::Duration;
 use halite_core::{Error, Result};
 
 use super::{GradientClipAlgorithm, Interval, ModelCheckpoint, TrainerOptions};
-use crate::{Callback, EarlyStopping, ObservingOptions, callbacks::Saving, loggers::Split};
+use crate::ObservingOptions;
 
 fn invalid<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::invalid("trainer", message.into()))
 }
 
 impl TrainerOptions {
-    /// Checks the metrics that these options name against those of a task, such as `["loss",
-    /// "accuracy"]`: before its data are downloaded. A run checks them again.
-    ///
-    /// # Errors
-    /// The first option that names another metric.
-    pub fn check_metrics(&self, metrics: &[&str]) -> Result<()> {
-        let of = |split: Split| metrics.iter().map(move |name| format!("{split} {name}"));
-        let names: Vec<String> = of(Split::Train).chain(of(Split::Validation)).collect();
-        Saving::new(&self.checkpoint, &names)?;
-        let Some(name) = &self.observing.early_stopping else {
-            return Ok(());
-        };
-        let mut stopping = EarlyStopping::new(name);
-        if let Some(mode) = self.observing.early_stopping_mode {
-            stopping = stopping.mode(mode);
-        }
-        stopping.check(&names)
-    }
-
     /// Checks values that cannot work, and options that need others.
     ///
     /// # Errors
