@@ -228,9 +228,11 @@ fn open_mpi(variable: Variable<'_>) -> Result<Option<Recognized>> {
             Some(format!("localhost:{}", port_of(sum)))
         }
         None if size > 1 => {
+            let local = variable("OMPI_COMM_WORLD_LOCAL_SIZE");
+            let local = local.as_deref().unwrap_or("missing");
             let message = format!(
-                "mpirun of OpenMPI started process {rank} of {size} on several hosts, and does not \
-                 tell their addresses: set {COORDINATOR} to HOST:PORT of process 0 (mpirun -x \
+                "mpirun of OpenMPI started process {rank} of {size} on several hosts \
+                 (OMPI_COMM_WORLD_LOCAL_SIZE is {local}), and does not tell their addresses: set {COORDINATOR} to HOST:PORT of process 0 (mpirun -x \
                  {COORDINATOR}=..), or use `halite launch --hosts`"
             );
             return Err(Error::invalid("job", message));
