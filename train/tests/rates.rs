@@ -570,7 +570,7 @@ impl Callback for StopAtSecond {
 }
 
 #[test]
-fn statistics_of_averages_are_the_same_after_a_stop_in_a_validation() {
+fn statistics_of_averages_survive_a_stop_in_a_validation() {
     let loss = task(
         &normed(),
         |_, net: &Normed<Tensor<'_>>, batch: &Labeled<Tensor<'_>>| {
