@@ -73,6 +73,8 @@ pub const MAX_PIXELS: usize = 1 << 27;
 /// 8 bits, an alpha channel is dropped, and the orientation of EXIF metadata is applied, as in
 /// `ImageOps.exif_transpose(Image.open(path)).convert("RGB")` of Pillow.
 ///
+/// JPEG has no checksums: compressed data that were changed and still decode are other pixels.
+///
 /// # Errors
 /// [`ErrorKind::Io`] if the file cannot be read; [`ErrorKind::Corrupt`] if it is damaged, of another
 /// format, or larger than [`MAX_SIDE`] and [`MAX_PIXELS`] allow. Errors name the file.

@@ -259,6 +259,16 @@ fn files_that_are_cut_off_are_errors() {
     }
 }
 
+/// Decoders differ in which of two scans of a component they take.
+#[test]
+fn component_of_two_scans_is_an_error() {
+    let file = File::new([[1, 1]; 3]);
+    for scans in [&[TOGETHER[0], &[1]][..], &[&[0], &[0], &[1, 2]]] {
+        let error = decode_image(&file.write(scans)).unwrap_err().to_string();
+        assert!(error.contains("two scans of one component"), "{error}");
+    }
+}
+
 #[test]
 fn other_codings_are_named() {
     let whole = File::new([[1, 1]; 3]).write(TOGETHER);

@@ -5,6 +5,7 @@
 //! several scans or unusual samplings, for which version 0.5.15 of the first returns other pixels.
 
 use jpeg_decoder::{ColorTransform, PixelFormat};
+use memchr::memchr;
 use zune_jpeg::{
     JpegDecoder,
     zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions},
@@ -29,9 +30,7 @@ pub(super) fn decode(bytes: &[u8], limits: Limits) -> Result<(Pixels, Option<Vec
     let headers = Headers::read(bytes)?;
     let frame = &headers.frame;
     limits.check(frame.width, frame.height, PIXELS_PER_BYTE)?;
-    if !has_end(bytes, headers.end) {
-        return Err("damaged JPEG: it is cut off, without the marker of its end".into());
-    }
+    headers.check_scans(bytes)?;
     let size = frame.width * frame.height * 3;
     let bytes = match headers.is_common() {
         true => common(bytes, size)?,
@@ -48,8 +47,8 @@ pub(super) fn decode(bytes: &[u8], limits: Limits) -> Result<(Pixels, Option<Vec
 /// What the segments before the first scan say.
 struct Headers {
     frame: Frame,
-    /// Components in the first scan.
-    scanned: usize,
+    /// Ids of the components in the first scan.
+    scanned: Vec<u8>,
     /// Whether three components are red, green and blue.
     is_rgb: bool,
     /// Whether there are bytes between segments, or two segments disagree about the colors.
@@ -100,7 +99,7 @@ impl Headers {
                 0xc0..=0xcf => frame = Some(Frame::read(marker, segment)?),
                 SCAN => {
                     let frame = frame.ok_or("damaged JPEG: a scan before the frame")?;
-                    let scanned = segment.first().copied().unwrap_or(0).into();
+                    let scanned = components_of(segment).collect();
                     let end = at;
                     let is_odd = is_odd || is_jfif && is_rgb == Some(true);
                     let is_rgb = !is_jfif && is_rgb.unwrap_or(frame.ids == *b"RGB");
@@ -118,6 +117,39 @@ impl Headers {
         }
     }
 
+    /// Checks what follows the headers: the marker of the end, without which the file is cut off, though
+    /// a decoder may have all bits that it needs; and that scans of a file that is not progressive
+    /// have each component once, since decoders differ in which of two they take.
+    fn check_scans(&self, bytes: &[u8]) -> Result<(), String> {
+        let ends = bytes.ends_with(&[0xff, END]);
+        if ends && self.frame.is_progressive() {
+            return Ok(());
+        }
+        let (mut at, mut scanned) = (self.end, self.scanned.clone());
+        while let Some(marker) = next_marker(bytes, &mut at) {
+            if marker == END {
+                return Ok(());
+            }
+            if is_alone(marker) {
+                continue;
+            }
+            let Some(segment) = next_segment(bytes, &mut at) else {
+                break;
+            };
+            if marker == SCAN && !self.frame.is_progressive() {
+                scanned.extend(components_of(segment));
+                let is_twice = |(at, id): (usize, &u8)| scanned[..at].contains(id);
+                if scanned.iter().enumerate().any(is_twice) {
+                    return Err("damaged JPEG: two scans of one component".into());
+                }
+            }
+        }
+        match ends {
+            true => Ok(()),
+            false => Err("damaged JPEG: it is cut off, without the marker of its end".into()),
+        }
+    }
+
     /// Whether the file is of a kind that `zune-jpeg` decodes as libjpeg does: one scan, or
     /// progressive, with chroma components of one block for 1, 2 or 4 of luma in each direction.
     fn is_common(&self) -> bool {
@@ -129,7 +161,7 @@ impl Headers {
             [luma, [1, 1], [1, 1], black] => is_known(luma) && luma == black,
             _ => false,
         };
-        let is_whole = frame.is_progressive() || self.scanned == frame.sampling.len();
+        let is_whole = frame.is_progressive() || self.scanned.len() == frame.sampling.len();
         is_sampling_known && is_whole && !self.is_odd
     }
 }
@@ -209,7 +241,7 @@ fn is_alone(marker: u8) -> bool {
 /// The next marker, after which `at` is; compressed data before it are skipped.
 fn next_marker(bytes: &[u8], at: &mut usize) -> Option<u8> {
     loop {
-        *at += bytes.get(*at..)?.iter().position(|&byte| byte == 0xff)?;
+        *at += memchr(0xff, bytes.get(*at..)?)?;
         *at += bytes.get(*at..)?.iter().position(|&byte| byte != 0xff)?;
         let marker = bytes[*at];
         *at += 1;
@@ -228,21 +260,11 @@ fn next_segment<'a>(bytes: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
     rest.get(..length)
 }
 
-/// Whether the marker of the end follows, from a place after all headers: without it the file is cut
-/// off, though the decoder may have all bits that it needs.
-fn has_end(bytes: &[u8], mut at: usize) -> bool {
-    if bytes.ends_with(&[0xff, END]) {
-        return true;
-    }
-    while let Some(marker) = next_marker(bytes, &mut at) {
-        if marker == END {
-            return true;
-        }
-        if !is_alone(marker) && next_segment(bytes, &mut at).is_none() {
-            break;
-        }
-    }
-    false
+/// Ids of the components of a scan, given its segment.
+fn components_of(segment: &[u8]) -> impl Iterator<Item = u8> {
+    let (count, components) = segment.split_first().unwrap_or((&0, &[]));
+    let components = components.as_chunks::<2>().0.iter();
+    components.take((*count).into()).map(|&[id, _]| id)
 }
 
 /// Decodes a [common](Headers::is_common) file.
@@ -278,7 +300,7 @@ fn any(bytes: &[u8], headers: &Headers, size: usize) -> Result<Vec<u8>, String> 
     if frame.sampling.len() == 4 {
         return Err(unsupported("four channels, unusual segments or scans"));
     }
-    let has_single = frame.is_progressive() || headers.scanned < frame.sampling.len();
+    let has_single = frame.is_progressive() || headers.scanned.len() < frame.sampling.len();
     if has_single && frame.is_miscounted() {
         return Err(unsupported("several scans"));
     }
