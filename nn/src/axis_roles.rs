@@ -1,4 +1,6 @@
-use std::sync::Arc;
+//! Roles of mesh axes, which a model names in place of the axes.
+
+use std::{cell::RefCell, sync::Arc};
 
 use halite_core::PartitionSpec;
 
@@ -34,10 +36,14 @@ impl AxisRoles {
     }
 }
 
+/// The axis roles of a trace, if they are bound.
+#[derive(Default)]
+struct Bound(RefCell<Option<AxisRoles>>);
+
 impl Trace {
     /// Binds axis roles for the rest of the trace.
     pub fn bind_axis_roles(&self, roles: &AxisRoles) {
-        *self.axis_roles.borrow_mut() = Some(roles.clone());
+        self.state::<Bound>().0.replace(Some(roles.clone()));
     }
 }
 
@@ -65,7 +71,7 @@ impl<'t> Tensor<'t> {
     #[track_caller]
     pub fn role_constraint(self, dims: impl IntoIterator<Item = Option<AxisRole>>) -> Tensor<'t> {
         let trace = self.trace();
-        let Some(roles) = trace.axis_roles.borrow().clone() else {
+        let Some(roles) = trace.state::<Bound>().0.borrow().clone() else {
             return self;
         };
         let bound: Vec<Vec<Arc<str>>> = dims

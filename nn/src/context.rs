@@ -8,7 +8,6 @@ mod weighted;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
     panic::Location,
     sync::Arc,
 };
@@ -20,7 +19,7 @@ use crate::{IntoMean, Mean, Tensor, Trace, rng, trace::Id};
 
 /// Values that pass between the traced function and its caller, besides arguments and results.
 #[derive(Default)]
-pub(crate) struct Context {
+struct Context {
     /// Training or evaluation; `None` until [`Trace::set_mode`].
     training: Cell<Option<bool>>,
     /// Whether the mode was read before it was set: one mistake, however many layers read it.
@@ -33,8 +32,6 @@ pub(crate) struct Context {
     /// Whether [`Trace::metrics`] was called.
     metrics_taken: Cell<bool>,
     updates: RefCell<Vec<Update>>,
-    /// Zeros that stand for "no gradient", with the lines that took the gradients.
-    pub(crate) no_gradient: RefCell<HashMap<Id, &'static Location<'static>>>,
     class_targets: RefCell<Vec<ClassTarget>>,
     /// The first line that took a gradient.
     first_gradient: Cell<Option<&'static Location<'static>>>,
@@ -80,6 +77,10 @@ pub struct ClassTarget {
 }
 
 impl Trace {
+    fn context(&self) -> &Context {
+        self.state()
+    }
+
     /// Whether this is a training step: dropout drops, batch norm uses the statistics of the batch.
     ///
     /// Reading the mode before [`set_mode`](Self::set_mode) is a mistake: there is no default.
@@ -91,8 +92,8 @@ impl Trace {
     /// Like [`is_training`](Self::is_training), for messages that name a layer.
     #[track_caller]
     pub(crate) fn training_for(&self, layer: &str) -> bool {
-        let mode = self.context.training.get();
-        if mode.is_none() && !self.context.mode_missed.replace(true) {
+        let mode = self.context().training.get();
+        if mode.is_none() && !self.context().mode_missed.replace(true) {
             let message = "the mode of this function is not set; for training call first \
                            `state.set_training_mode(cx)`, if there is a `State`, or else \
                            `cx.set_mode(true, Some(key))`; for evaluation \
@@ -120,16 +121,16 @@ impl Trace {
     /// assert!(cx.check().is_ok());
     /// ```
     pub fn set_mode(&self, training: bool, key: Option<Tensor<'_>>) {
-        self.context.training.set(Some(training));
-        self.context.key.set(key.map(|key| key.id));
-        self.context.keys_taken.set(0);
+        self.context().training.set(Some(training));
+        self.context().key.set(key.map(|key| key.id));
+        self.context().keys_taken.set(0);
     }
 
     /// A random key that no other call gets, `u32[2]`. It depends on the step's key and on how many
     /// were taken before.
     #[track_caller]
     pub fn next_key(&self) -> Tensor<'_> {
-        let Some(key) = self.context.key.get() else {
+        let Some(key) = self.context().key.get() else {
             let like = halite_core::TensorType::new(DType::U32, [2]);
             return self.fail(
                 "random key",
@@ -137,8 +138,8 @@ impl Trace {
                 Some(like),
             );
         };
-        let taken = self.context.keys_taken.get();
-        self.context.keys_taken.set(taken + 1);
+        let taken = self.context().keys_taken.get();
+        self.context().keys_taken.set(taken + 1);
         rng::fold_in(self.tensor(key), taken)
     }
 
@@ -153,22 +154,22 @@ impl Trace {
         let Some(key) = key else {
             return (body(), taken);
         };
-        let outer = self.context.key.replace(Some(key.id));
-        let outer_taken = self.context.keys_taken.replace(taken);
+        let outer = self.context().key.replace(Some(key.id));
+        let outer_taken = self.context().keys_taken.replace(taken);
         let result = body();
-        self.context.key.set(outer);
-        (result, self.context.keys_taken.replace(outer_taken))
+        self.context().key.set(outer);
+        (result, self.context().keys_taken.replace(outer_taken))
     }
 
     /// Runs `body` and takes its side outputs out of the trace.
     pub(crate) fn with_side_outputs<R>(&self, body: impl FnOnce() -> R) -> (R, SideOutputs) {
         let (metrics, updates) = (
-            self.context.metrics.borrow().len(),
-            self.context.updates.borrow().len(),
+            self.context().metrics.borrow().len(),
+            self.context().updates.borrow().len(),
         );
         let result = body();
-        let metrics = self.context.metrics.borrow_mut().split_off(metrics);
-        let updates = self.context.updates.borrow_mut().split_off(updates);
+        let metrics = self.context().metrics.borrow_mut().split_off(metrics);
+        let updates = self.context().updates.borrow_mut().split_off(updates);
         let side = SideOutputs {
             metrics: metrics
                 .into_iter()
@@ -185,9 +186,9 @@ impl Trace {
     /// As [`with_side_outputs`](Self::with_side_outputs), for a body in which states have their own
     /// values until it updates them, not those of updates before it.
     pub(crate) fn with_own_side_outputs<R>(&self, body: impl FnOnce() -> R) -> (R, SideOutputs) {
-        let outer = self.context.updates.take();
+        let outer = self.context().updates.take();
         let result = self.with_side_outputs(body);
-        self.context.updates.replace(outer);
+        self.context().updates.replace(outer);
         result
     }
 
@@ -207,23 +208,23 @@ impl Trace {
     #[track_caller]
     pub fn report_if<'t, R>(&'t self, condition: Tensor<'t>, body: impl FnOnce() -> R) -> R {
         let site = self.called_from(Location::caller());
-        let first_metric = self.context.metrics.borrow().len();
-        let first_update = self.context.updates.borrow().len();
+        let first_metric = self.context().metrics.borrow().len();
+        let first_update = self.context().updates.borrow().len();
         let result = self.outside_of(&site, body);
         let or_zero = |id: Id| condition.select(self.tensor(id), 0.0).id;
-        let sums: Vec<[Id; 2]> = self.context.metrics.borrow()[first_metric..]
+        let sums: Vec<[Id; 2]> = self.context().metrics.borrow()[first_metric..]
             .iter()
             .map(|metric| [metric.total, metric.weight])
             .collect();
         for (index, sums) in sums.into_iter().enumerate() {
             let [total, weight] = sums.map(or_zero);
-            let metric = &mut self.context.metrics.borrow_mut()[first_metric + index];
+            let metric = &mut self.context().metrics.borrow_mut()[first_metric + index];
             (metric.total, metric.weight) = (total, weight);
         }
-        let updates = self.context.updates.borrow().len();
+        let updates = self.context().updates.borrow().len();
         for index in first_update..updates {
             let (value, before) = {
-                let updates = self.context.updates.borrow();
+                let updates = self.context().updates.borrow();
                 let Update { state, value, .. } = updates[index];
                 let before = updates[..first_update].iter().rev();
                 let before = before.filter(|update| update.state == state);
@@ -233,14 +234,14 @@ impl Trace {
                 )
             };
             let value = condition.select(self.tensor(value), self.tensor(before)).id;
-            self.context.updates.borrow_mut()[index].value = value;
+            self.context().updates.borrow_mut()[index].value = value;
         }
         result
     }
 
     /// Whether [`next_key`](Self::next_key) can be called.
     pub(crate) fn has_key(&self) -> bool {
-        self.context.key.get().is_some()
+        self.context().key.get().is_some()
     }
 
     /// Reports a metric of this step. Its weighted mean over steps accumulates on the device. A name
@@ -250,7 +251,7 @@ impl Trace {
     pub fn metric<'t>(&'t self, name: &str, value: impl IntoMean<'t>) {
         let Mean { total, weight } = value.into_mean();
         if self
-            .context
+            .context()
             .metrics
             .borrow()
             .iter()
@@ -274,7 +275,7 @@ impl Trace {
             }
         }
         let (name, location) = (Arc::from(name), self.origin(Location::caller()));
-        self.context.metrics.borrow_mut().push(Metric {
+        self.context().metrics.borrow_mut().push(Metric {
             name,
             total: total.id,
             weight: weight.id,
@@ -290,7 +291,7 @@ impl Trace {
     #[track_caller]
     pub fn update(&self, state: Tensor<'_>, value: Tensor<'_>) {
         let (location, taken) = (self.origin(Location::caller()), Cell::new(false));
-        self.context.updates.borrow_mut().push(Update {
+        self.context().updates.borrow_mut().push(Update {
             state: state.id,
             value: value.id,
             location,
@@ -300,12 +301,12 @@ impl Trace {
 
     /// The metrics reported so far, in order.
     pub fn metrics(&self) -> Vec<(Arc<str>, Mean<'_>)> {
-        self.context.metrics_taken.set(true);
+        self.context().metrics_taken.set(true);
         let mean = |metric: &Metric| Mean {
             total: self.tensor(metric.total),
             weight: self.tensor(metric.weight),
         };
-        self.context
+        self.context()
             .metrics
             .borrow()
             .iter()
@@ -319,7 +320,7 @@ impl Trace {
     /// after the optimizer. An update of a training step that is not read here would be lost,
     /// so [`Jit`](crate::Jit) makes it a mistake.
     pub fn updated<'t>(&'t self, state: Tensor<'t>) -> Tensor<'t> {
-        let updates = self.context.updates.borrow();
+        let updates = self.context().updates.borrow();
         updates
             .iter()
             .rev()
@@ -333,14 +334,14 @@ impl Trace {
     /// Drops the new values that layers gave to states so far: for a function that needs none, such as
     /// one of gradients alone in training mode.
     pub fn discard_updates(&self) {
-        let updates = self.context.updates.borrow();
+        let updates = self.context().updates.borrow();
         updates.iter().for_each(|update| update.taken.set(true));
     }
 
     /// Checks, at the end of a traced function, that its side outputs are used: an update of
     /// a state in training that is not taken is a mistake, metrics that are not taken are a warning.
     pub(crate) fn check_taken(&self) {
-        let updates = self.context.updates.borrow();
+        let updates = self.context().updates.borrow();
         let is_last = |index: usize| {
             updates[index + 1..]
                 .iter()
@@ -350,7 +351,7 @@ impl Trace {
             (0..updates.len()).filter(|&index| is_last(index) && !updates[index].taken.get());
         // In evaluation the model stays as it is.
         for update in lost
-            .filter(|_| self.context.training.get() != Some(false))
+            .filter(|_| self.context().training.get() != Some(false))
             .map(|index| &updates[index])
         {
             let state = self
@@ -364,8 +365,8 @@ impl Trace {
             );
             self.fail_at(update.location, "update", message, None);
         }
-        let metrics = self.context.metrics.borrow();
-        if let (Some(first), false) = (metrics.first(), self.context.metrics_taken.get()) {
+        let metrics = self.context().metrics.borrow();
+        if let (Some(first), false) = (metrics.first(), self.context().metrics_taken.get()) {
             let names: Vec<String> = metrics
                 .iter()
                 .map(|metric| format!("`{}`", metric.name))
@@ -389,21 +390,21 @@ impl Trace {
     ///
     /// [precision policy]: crate::Jit::precision
     pub fn scales_loss(&self) {
-        self.context.scales_loss.set(true);
+        self.context().scales_loss.set(true);
     }
 
     /// Remembers that a gradient was taken.
     #[track_caller]
     pub(crate) fn took_gradient(&self) {
-        let first = self.context.first_gradient.get();
+        let first = self.context().first_gradient.get();
         let line = first.unwrap_or(self.origin(Location::caller()));
-        self.context.first_gradient.set(Some(line));
+        self.context().first_gradient.set(Some(line));
     }
 
     /// Checks, at the end of a function with this state, that its gradients are used: the next state
     /// is not the state.
     pub(crate) fn check_learns(&self, state: &[Tensor<'_>], next: &[Tensor<'_>]) {
-        let line = self.context.first_gradient.get();
+        let line = self.context().first_gradient.get();
         let is_same = |(old, new): (&Tensor<'_>, &Tensor<'_>)| old.id == new.id;
         let (Some(line), true) = (
             line,
@@ -420,8 +421,8 @@ impl Trace {
     /// Checks, at the end of a function with this precision policy, that its loss is scaled if the
     /// policy needs that.
     pub(crate) fn check_scaled(&self, policy: &DTypePolicy) {
-        let is_scaled = policy.loss_scale.is_none() || self.context.scales_loss.get();
-        if let (Some(line), false) = (self.context.first_gradient.get(), is_scaled) {
+        let is_scaled = policy.loss_scale.is_none() || self.context().scales_loss.get();
+        if let (Some(line), false) = (self.context().first_gradient.get(), is_scaled) {
             let message = format!(
                 "under `{policy}` gradients are computed in {}, and small ones become 0: the loss must \
                  be scaled. Take them by `state.gradients(loss)` of a \
@@ -441,7 +442,7 @@ impl Trace {
             return;
         };
         let location = self.origin(Location::caller());
-        self.context.class_targets.borrow_mut().push(ClassTarget {
+        self.context().class_targets.borrow_mut().push(ClassTarget {
             input,
             classes,
             ignored,
@@ -452,6 +453,6 @@ impl Trace {
     /// The inputs that losses take as classes, so far: a target out of range makes the loss NaN,
     /// and this is the expected range.
     pub fn class_targets(&self) -> Vec<ClassTarget> {
-        self.context.class_targets.borrow().clone()
+        self.context().class_targets.borrow().clone()
     }
 }

@@ -5,7 +5,10 @@ use std::{fmt, panic::Location, sync::Arc};
 use halite_core::{Result, TensorType};
 use halite_ir::{Attachment, Attribute, CustomCall, Op};
 
-use crate::{Tensor, Trace, grad::GradientRule};
+use crate::{
+    Tensor, Trace,
+    grad::{CustomVjp, GradientRule},
+};
 
 /// An operation that calls a function by the name of its target, as `jax.ffi.ffi_call` does.
 ///
@@ -42,20 +45,6 @@ pub struct CustomOp {
 
 /// Computes the types of the results from those of the operands.
 type Infer = dyn Fn(&[TensorType]) -> Result<Vec<TensorType>> + Send + Sync;
-
-/// Values of a gradient rule: `I` operands and `O` results of a call, and the cotangents of the
-/// results, zero where the loss does not depend on one.
-#[derive(Clone, Copy, Debug)]
-pub struct CustomVjp<'t, const I: usize, const O: usize> {
-    /// The trace, for constants.
-    pub cx: &'t Trace,
-    /// The operands of the call.
-    pub operands: [Tensor<'t>; I],
-    /// The results of the call. Values that only the gradient needs are further results.
-    pub results: [Tensor<'t>; O],
-    /// The cotangents of the results, of the same types.
-    pub cotangents: [Tensor<'t>; O],
-}
 
 impl CustomOp {
     /// An operation without attributes or a gradient. `infer` returns the types of the results for

@@ -9,6 +9,7 @@
 //!
 //! Nothing here touches an operation that is not between the leaves and the loss.
 
+mod absent;
 mod accumulate;
 mod across;
 mod backward;
@@ -33,7 +34,9 @@ use std::panic::Location;
 use halite_core::tree::Tree;
 
 use crate::{Tensor, Trace};
+use absent::no_gradient;
 use backward::{Back, Step, Tape, pull_back};
+pub use custom::CustomVjp;
 pub(crate) use custom::GradientRule;
 
 /// The gradient of `loss`, a float scalar, by every leaf of `wrt`; all leaves are floats. It is
@@ -182,15 +185,6 @@ fn or_zeros<'t>(
             None => no_gradient(*leaf, trace.origin(location)),
         };
     leaves.iter().zip(gradients).zip(is_used).map(one).collect()
-}
-
-/// Zeros that stand for "no gradient" of `leaf`, with the line that took the gradient.
-fn no_gradient<'t>(leaf: Tensor<'t>, line: &'static Location<'static>) -> Tensor<'t> {
-    // A separate tensor: other code may use the same zero.
-    let none = leaf.zeros_like().stop_gradient();
-    let known = &leaf.trace.context.no_gradient;
-    known.borrow_mut().insert(none.id, line);
-    none
 }
 
 /// The sum, over all `outputs`, of the gradient of `output * cotangent` by every leaf of `wrt`:

@@ -4,23 +4,13 @@
 use std::{mem, panic::Location, sync::Arc};
 
 use halite_core::{DType, HostArray, Result, TensorType};
-use halite_ir::{Literal, Op};
+use halite_ir::Op;
 
 use crate::{
     Tensor, Trace,
     tensor::{holds, splat},
-    trace::{Id, Recorded},
+    trace::{Hyperparameter, Recorded},
 };
-
-/// A number of a trace that is not part of the program.
-pub(crate) struct Hyperparameter {
-    name: Arc<str>,
-    /// The value before rounding to the type of `literal`.
-    value: f64,
-    pub(crate) literal: Literal,
-    pub(crate) id: Id,
-    pub(crate) origin: &'static Location<'static>,
-}
 
 impl Trace {
     /// A number that is an argument of the program, not a part of it: a scalar of element type

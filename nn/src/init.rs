@@ -1,16 +1,9 @@
-//! Initialization of parameters, on the device.
+//! Initialization of a tensor, on the device.
 
-mod packed;
-
-use std::panic::Location;
-
-use halite_core::{
-    TensorType, Tree,
-    tree::{Empty, Leaf, Of},
-};
+use halite_core::TensorType;
 
 use crate::{
-    Param, Tensor, Trace,
+    Tensor, Trace,
     rng::{self, normal_of, stretched, truncated_of},
     special::wide,
 };
@@ -147,37 +140,8 @@ impl Init {
         self.draw(key.trace(), || key, ty)
     }
 
-    /// Initializes a tensor whose first `stacked` dimensions count layers: each layer separately,
-    /// with its own key.
-    fn draw_each<'t>(
-        &self,
-        cx: &'t Trace,
-        key: impl FnOnce() -> Tensor<'t>,
-        ty: &TensorType,
-        stacked: usize,
-    ) -> Tensor<'t> {
-        if stacked == 0 || !self.is_random() {
-            return self.draw(cx, key, ty);
-        }
-        let layer = ty.with_dims(&ty.dims()[1..]);
-        let keys = rng::split_many(key(), ty.dims()[0]);
-        let (_, Leaf(values)) = cx.scan(
-            Empty::new(),
-            Leaf(keys),
-            |nothing: Empty<Tensor<'t>>, Leaf(key)| {
-                let value: Tensor<'t> = self.draw_each(
-                    cx,
-                    Box::new(|| key) as Box<dyn FnOnce() -> Tensor<'t>>,
-                    &layer,
-                    stacked - 1,
-                );
-                (nothing, Leaf(value))
-            },
-        );
-        values
-    }
-
-    fn draw<'t>(
+    /// Initializes a tensor; `key` is asked for only if the initialization is random.
+    pub(crate) fn draw<'t>(
         &self,
         cx: &'t Trace,
         key: impl FnOnce() -> Tensor<'t>,
@@ -197,7 +161,7 @@ impl Init {
     }
 
     /// A random initialization of type `ty` from uniform numbers in `[0, 1)`.
-    fn of_unit<'t>(&self, unit: Tensor<'t>, ty: &TensorType) -> Tensor<'t> {
+    pub(crate) fn of_unit<'t>(&self, unit: Tensor<'t>, ty: &TensorType) -> Tensor<'t> {
         let number = |value: f64| unit.trace().scalar(value, unit.dtype());
         let between = |low: f64, high: f64| stretched(unit, number(low), number(high));
         let value = match *self {
@@ -232,46 +196,6 @@ impl Init {
     }
 }
 
-/// Initializes all leaves of `model` from one random key (`u32[2]`).
-///
-/// Each leaf has its own key, derived from `key` and the leaf's path: adding or removing a layer, or
-/// reordering fields, does not change the values of other leaves. Each layer of a
-/// [stacked](Param::stacked) leaf has its own key, split from the leaf's.
-///
-/// One loop draws the random bits of all leaves but large ones, so that compilers see the generator
-/// once and not for each leaf.
-#[track_caller]
-pub fn init<'t, M: Tree<Leaf = Param>>(
-    cx: &'t Trace,
-    model: &M,
-    key: Tensor<'t>,
-) -> Of<M, Tensor<'t>> {
-    let _site = cx.called_from(Location::caller());
-    let leaves: Vec<(u64, &Param)> = (model.named().into_iter())
-        .map(|(path, param)| (stable_hash(&path), param))
-        .collect();
-    let packed = packed::draw(key, &leaves);
-    let alone = leaves.iter().zip(&packed);
-    let hashes: Vec<u64> = alone
-        .filter(|((_, param), packed)| param.init.is_random() && packed.is_none())
-        .map(|((hash, _), _)| *hash)
-        .collect();
-    // All keys at once: a few operations on vectors instead of a hundred on scalars for each leaf.
-    let keys = (!hashes.is_empty()).then(|| rng::fold_in_many(key, &hashes));
-    let mut rows = 0..;
-    let mut packed = packed.into_iter();
-    Tree::leaf_refs(model).map_leaves(|_, param| {
-        if let Some(unit) = packed.next().flatten() {
-            return param.init.of_unit(unit, &param.ty);
-        }
-        let next = || {
-            let keys = keys.expect("keys exist if a leaf is random");
-            rng::row(keys, rows.next().expect("there is a row for each leaf"))
-        };
-        param.init.draw_each(cx, next, &param.ty, param.stacked)
-    })
-}
-
 fn moved<'t>(x: Tensor<'t>, mean: f64, std: f64) -> Tensor<'t> {
     let x = if std == 1.0 { x } else { x * std };
     if mean == 0.0 { x } else { x + mean }
@@ -289,13 +213,6 @@ fn fans(dims: &[usize]) -> (f64, f64) {
     }
 }
 
-/// 64-bit FNV-1a: the same on every machine and in every version.
-fn stable_hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,13 +227,5 @@ mod tests {
         ] {
             assert_eq!(fans(dims), expected, "{dims:?}");
         }
-    }
-
-    #[test]
-    fn stable_hash_is_fnv_1a() {
-        // Test vectors of FNV-1a.
-        assert_eq!(stable_hash(""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(stable_hash("a"), 0xaf63_dc4c_8601_ec8c);
-        assert_eq!(stable_hash("foobar"), 0x8594_4171_f739_67e8);
     }
 }

@@ -6,7 +6,6 @@ mod background;
 mod cache;
 mod compile;
 mod report;
-mod spec;
 
 use std::{
     collections::HashSet,
@@ -22,12 +21,11 @@ use halite_core::{
     tree::{Empty, Family, Tree},
 };
 
-pub use self::spec::ArraySpec;
 use self::{
     background::Background,
     cache::{Cache, Compiled, CompiledProgram},
 };
-use crate::{AxisRoles, Function, Trace, Traced};
+use crate::{ArraySpec, AxisRoles, Function, Trace, Traced};
 
 /// A [`Function`] compiled just in time: a cache of its programs, one for each combination of
 /// argument types, compiled at the first call with them.
@@ -85,6 +83,27 @@ struct Setup {
     warned: Mutex<HashSet<String>>,
 }
 
+impl<S: Family, I: Family, O: Family> Function<S, I, O> {
+    /// Compiles it at its first call on `client`, for each combination of input types.
+    #[track_caller]
+    pub fn jit(self, client: &Client) -> Jit<S, I, O> {
+        Jit {
+            function: self,
+            setup: Setup {
+                client: client.clone(),
+                mesh: None,
+                options: CompileOptions::default(),
+                origin: Location::caller(),
+                made_by_library: false,
+                warned: Mutex::default(),
+            },
+            cache: Cache::default(),
+            background: Background::default(),
+            compiling: Mutex::default(),
+        }
+    }
+}
+
 impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// A function from `(state, inputs)` to `(next state, outputs)`. It is traced at the first
     /// call, not now. The next state must have the types of the state.
@@ -101,27 +120,6 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         + 'static,
     ) -> Self {
         Function::new(function).jit(client)
-    }
-
-    pub(crate) fn of_function(
-        client: &Client,
-        function: Function<S, I, O>,
-        origin: &'static Location<'static>,
-    ) -> Self {
-        Jit {
-            function,
-            setup: Setup {
-                client: client.clone(),
-                mesh: None,
-                options: CompileOptions::default(),
-                origin,
-                made_by_library: false,
-                warned: Mutex::default(),
-            },
-            cache: Cache::default(),
-            background: Background::default(),
-            compiling: Mutex::default(),
-        }
     }
 
     /// Sets the line to name in reports, for functions that a library makes for its caller: reports

@@ -115,6 +115,7 @@ pub mod schedule;
 mod shape;
 mod shard_map;
 mod special;
+mod specs;
 mod tensor;
 mod trace;
 mod transformer;
@@ -125,13 +126,13 @@ pub use collectives::Over;
 pub use context::{ClassTarget, CollectedRows, Padded};
 pub use control::ScanOptions;
 pub use conv::{ConvOptions, ConvTransposeOptions, Padding};
-pub use custom_op::{CustomOp, CustomVjp};
+pub use custom_op::CustomOp;
 pub use dim::{Dim, Dims};
 pub use function::{ArrayFunction, Inputs, jit, jit_like, jit_step, jit_tree, jit_vec};
-pub use grad::{grad, vjp};
-pub use init::{Distribution, Fan, Init, init};
+pub use grad::{CustomVjp, grad, vjp};
+pub use init::{Distribution, Fan, Init};
 pub use interpolate::Interpolation;
-pub use jit::{ArraySpec, Jit, Stages};
+pub use jit::{Jit, Stages};
 pub use layers::{
     Activation, Attention, BatchNorm, Conv, Conv1d, Conv2d, Conv3d, ConvTranspose, ConvTranspose1d,
     ConvTranspose2d, ConvTranspose3d, Dropout, Each, Embedding, FromHeads, Gates, GroupNorm, Gru,
@@ -144,7 +145,7 @@ pub use losses::{
     CrossEntropy, NllLoss, bce_with_logits, cross_entropy, huber, kl_divergence, mae, mse,
     nll_loss, soft_cross_entropy,
 };
-pub use lower::{Function, Lowered, ShardedType, Traced, lower};
+pub use lower::{Function, Lowered, Traced, lower};
 pub use mean::{IntoMean, Mean};
 pub use metrics::{accuracy, correct, correct_top_k, top_k_accuracy};
 pub use model::Model;
@@ -152,13 +153,14 @@ pub use ops::Operand;
 pub use optim::{
     Adafactor, Adagrad, Adam, AdamW, Decay, Lamb, Lars, Lion, Muon, Optimizer, RmsProp, Sgd,
 };
-pub use param::{Param, ParamKind, freeze, freeze_except, summary};
+pub use param::{Param, ParamKind, freeze, freeze_except, init, summary};
 pub use pattern::Pattern;
 pub use process_group::{Exchanged, PROCESS_AXIS, Processes};
 pub use processes::ProcessShards;
 pub use schedule::{Schedule, ScheduleSpec};
 pub use shape::{IntoSlice, Slice};
 pub use shard_map::Manual;
+pub use specs::{ArraySpec, ShardedType};
 pub use tensor::Tensor;
 pub use trace::{CallSite, Mistake, Trace};
 pub use transformer::{

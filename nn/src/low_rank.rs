@@ -4,6 +4,8 @@
 //! The sum is recorded as well, for operations other than products; a program without any does not
 //! contain it.
 
+use std::{cell::RefCell, collections::HashMap};
+
 use halite_ir::Dot;
 
 use crate::{Tensor, Trace, trace::Id};
@@ -31,14 +33,15 @@ pub(crate) struct Spec {
     pub(crate) inputs: usize,
 }
 
-/// What a trace keeps of a low-rank sum: numbers of its tensors.
-pub(crate) type Entry = ([Id; 3], Spec);
+/// The low-rank sums of a trace, by their numbers: those of their parts.
+#[derive(Default)]
+struct Sums(RefCell<HashMap<Id, ([Id; 3], Spec)>>);
 
 impl Trace {
     /// The parts of a tensor that is a [low-rank sum](LowRank::sum).
     pub(crate) fn low_rank<'t>(&'t self, tensor: Tensor<'t>) -> Option<LowRank<'t>> {
-        let entries = self.low_ranks.borrow();
-        let &([base, a, b], spec) = entries.get(&tensor.id)?;
+        let sums = self.state::<Sums>().0.borrow();
+        let &([base, a, b], spec) = sums.get(&tensor.id)?;
         let [base, a, b] = [base, a, b].map(|id| self.tensor(id));
         Some(LowRank { base, a, b, spec })
     }
@@ -63,8 +66,8 @@ impl<'t> LowRank<'t> {
         let sum = base + term * spec.scale;
         if !sum.is_error() {
             let ids = [base, a, b].map(|tensor| tensor.id);
-            let mut entries = base.trace().low_ranks.borrow_mut();
-            entries.insert(sum.id, (ids, spec));
+            let sums = &base.trace().state::<Sums>().0;
+            sums.borrow_mut().insert(sum.id, (ids, spec));
         }
         sum
     }

@@ -5,7 +5,6 @@
 //! and so get the same program.
 
 mod function;
-mod sharded_type;
 mod traced;
 
 use std::{
@@ -24,12 +23,9 @@ use halite_ir::{
 };
 
 pub(crate) use self::function::Settings;
+pub use self::function::{Function, Traced};
 use self::traced::{NamedType, TracedFunction, check_stacked, trace};
-pub use self::{
-    function::{Function, Traced},
-    sharded_type::ShardedType,
-};
-use crate::{Mistake, Processes, process_group::without_job};
+use crate::{Mistake, Processes, ShardedType, process_group::without_job};
 
 /// A lowered [`Function`]: its program, with the types of inputs and outputs.
 #[derive(Debug)]

@@ -1,8 +1,12 @@
-//! Descriptions of a model's parameters and state, without values.
+//! Descriptions of a model's parameters and state, and their initialization.
+
+mod initialize;
 
 use std::fmt::Write;
 
 use halite_core::{DType, Error, Result, TensorType, Tree};
+
+pub use initialize::init;
 
 use crate::{Init, Pattern};
 

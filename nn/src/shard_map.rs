@@ -4,7 +4,7 @@
 //! Elsewhere the compiler partitions tensors and places collectives. Here the user decides what one
 //! device holds and what devices exchange.
 
-use std::{panic::Location, sync::Arc};
+use std::{cell::RefCell, panic::Location, sync::Arc};
 
 use halite_core::{
     Mesh, MeshShape, PartitionSpec, TensorType, list_axes,
@@ -79,6 +79,22 @@ pub(crate) struct ManualAxes {
     pub(crate) axes: Axes,
     /// Number of devices of the mesh, if all its axes are manual.
     pub(crate) devices: Option<usize>,
+}
+
+/// The manual axes of a trace, while the body of a `shard_map` is traced.
+#[derive(Default)]
+struct Entered(RefCell<Option<ManualAxes>>);
+
+impl Trace {
+    /// Manual axes of the mesh, in the body of a `shard_map`.
+    pub(crate) fn manual(&self) -> Option<ManualAxes> {
+        self.state::<Entered>().0.borrow().clone()
+    }
+
+    /// Sets the manual axes and returns the previous ones.
+    pub(crate) fn enter_manual(&self, manual: Option<ManualAxes>) -> Option<ManualAxes> {
+        self.state::<Entered>().0.replace(manual)
+    }
 }
 
 /// Arguments of a `shard_map`, and the checks of them.

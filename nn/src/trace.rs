@@ -10,10 +10,10 @@
 mod inspect;
 mod mistake;
 mod recording;
+mod states;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
     fmt,
     panic::Location,
     sync::Arc,
@@ -22,11 +22,11 @@ use std::{
 use halite_core::{Error, Result, TensorType};
 use halite_ir::{Graph, Literal, Op, infer};
 
-use crate::{Tensor, shard_map::ManualAxes};
+use crate::Tensor;
 
 pub use mistake::Mistake;
 pub(crate) use mistake::mistakes_error;
-pub(crate) use recording::{Id, Recorded, Recording, Region};
+pub(crate) use recording::{Hyperparameter, Id, Recorded, Recording, Region};
 
 /// Recorder of a program. The first argument of every traced function, by convention named `cx`.
 #[derive(Default)]
@@ -34,11 +34,7 @@ pub struct Trace {
     pub(crate) recording: RefCell<Recording>,
     /// The user's call of the layer that is being traced, if any.
     site: Cell<Option<&'static Location<'static>>>,
-    pub(crate) context: crate::context::Context,
-    /// Mesh axes in each role, if they are bound.
-    pub(crate) axis_roles: RefCell<Option<crate::AxisRoles>>,
-    /// Weights with a low-rank term, by their number.
-    pub(crate) low_ranks: RefCell<HashMap<Id, crate::low_rank::Entry>>,
+    states: states::States,
 }
 
 impl Trace {
@@ -204,16 +200,6 @@ impl Trace {
                 Err(Error::invalid("trace", message))
             }
         }
-    }
-
-    /// Manual axes of the mesh, in the body of a `shard_map`.
-    pub(crate) fn manual(&self) -> Option<ManualAxes> {
-        self.recording.borrow().manual.clone()
-    }
-
-    /// Sets the manual axes and returns the previous ones.
-    pub(crate) fn enter_manual(&self, manual: Option<ManualAxes>) -> Option<ManualAxes> {
-        std::mem::replace(&mut self.recording.borrow_mut().manual, manual)
     }
 
     /// Handle on the tensor with this number.

@@ -36,7 +36,7 @@ impl Trace {
     pub fn collect_rows(&self, rows: CollectedRows<'_>) {
         let name = &rows.name;
         let is_known = |known: &Collected| known.name == *name;
-        if self.context.collected.borrow().iter().any(is_known) {
+        if self.context().collected.borrow().iter().any(is_known) {
             let message = format!("`{name}` is collected already; give this one another name");
             self.fail("collect", message, None);
             return;
@@ -50,7 +50,7 @@ impl Trace {
             return;
         }
         let location = self.origin(Location::caller());
-        self.context.collected.borrow_mut().push(Collected {
+        self.context().collected.borrow_mut().push(Collected {
             name: rows.name,
             metric: rows.metric,
             scores: rows.scores.id,
@@ -69,6 +69,6 @@ impl Trace {
             targets: self.tensor(collected.targets),
             weight: self.tensor(collected.weight),
         };
-        self.context.collected.borrow().iter().map(rows).collect()
+        self.context().collected.borrow().iter().map(rows).collect()
     }
 }

@@ -30,7 +30,7 @@ impl Trace {
     /// step: the exchanges of two launches must not mix.
     #[track_caller]
     pub fn set_processes<'t>(&'t self, processes: &Processes, after: Tensor<'t>) {
-        let exchanges = &self.context.processes;
+        let exchanges = &self.context().processes;
         exchanges.processes.replace(Some(processes.clone()));
         let token = after.convert(DType::F32);
         exchanges.tokens.replace(vec![token.id]);
@@ -38,7 +38,7 @@ impl Trace {
 
     /// The processes that run this function, if there are several.
     pub fn processes(&self) -> Option<Processes> {
-        self.context.processes.processes.borrow().clone()
+        self.context().processes.processes.borrow().clone()
     }
 
     /// The processes that this function exchanges buffers with, if there are several.
@@ -49,7 +49,7 @@ impl Trace {
 
     /// The token of the next exchange.
     pub(crate) fn process_token(&self) -> Tensor<'_> {
-        let mut tokens = self.context.processes.tokens.borrow_mut();
+        let mut tokens = self.context().processes.tokens.borrow_mut();
         while let Some(&last) = tokens.last() {
             let last = self.tensor(last);
             if self.can_use(last) {
@@ -62,41 +62,45 @@ impl Trace {
 
     /// Makes the next exchange follow the one that gave this token.
     pub(crate) fn exchanged(&self, token: Tensor<'_>) {
-        let exchanges = &self.context.processes;
+        let exchanges = &self.context().processes;
         exchanges.tokens.borrow_mut().push(token.id);
         exchanges.has_exchanged.set(true);
     }
 
     /// Whether this function has exchanged anything so far.
     pub(crate) fn has_exchanged(&self) -> bool {
-        self.context.processes.has_exchanged.get()
+        self.context().processes.has_exchanged.get()
     }
 
     /// Remembers that the weight of the loss is that of all processes.
     pub(crate) fn set_total_weight(&self) {
-        self.context.processes.has_total_weight.set(true);
+        self.context().processes.has_total_weight.set(true);
     }
 
     /// Whether the weight of the loss is that of all processes; that of the next loss is not.
     pub(crate) fn take_total_weight(&self) -> bool {
-        self.context.processes.has_total_weight.take()
+        self.context().processes.has_total_weight.take()
     }
 
     /// The metrics that are reported so far, and are not means over all processes.
     pub(crate) fn own_metrics(&self) -> Vec<Mean<'_>> {
-        let metrics = self.context.metrics.borrow();
+        let metrics = self.context().metrics.borrow();
         let mean = |metric: &super::Metric| Mean {
             total: self.tensor(metric.total),
             weight: self.tensor(metric.weight),
         };
-        let shared = self.context.processes.shared_metrics.get();
+        let shared = self.context().processes.shared_metrics.get();
         metrics[shared..].iter().map(mean).collect()
     }
 
     /// Puts means over all processes in the place of [`own_metrics`](Self::own_metrics).
     pub(crate) fn share_metrics(&self, means: Vec<Mean<'_>>) {
-        let mut metrics = self.context.metrics.borrow_mut();
-        let shared = self.context.processes.shared_metrics.replace(metrics.len());
+        let mut metrics = self.context().metrics.borrow_mut();
+        let shared = self
+            .context()
+            .processes
+            .shared_metrics
+            .replace(metrics.len());
         for (metric, mean) in metrics[shared..].iter_mut().zip(means) {
             (metric.total, metric.weight) = (mean.total.id, mean.weight.id);
         }

@@ -65,14 +65,14 @@ impl Trace {
     /// Sets the number of samples in the batch of this process. Random numbers with as many rows are
     /// those of its samples in the whole batch.
     pub fn set_samples(&self, count: usize) {
-        self.context.processes.samples.set(Some(count));
+        self.context().processes.samples.set(Some(count));
     }
 
     /// Row-major index of the first of these elements among those of all processes, a `u64` scalar,
     /// if they have a row for each sample of this process.
     #[track_caller]
     pub(crate) fn first_of_samples(&self, dims: &[usize]) -> Option<Tensor<'_>> {
-        let samples = self.context.processes.samples.get();
+        let samples = self.context().processes.samples.get();
         let is_of_samples = samples.is_some() && dims.first().copied() == samples;
         if !is_of_samples || self.processes().is_none_or(|all| all.size() == 1) {
             return None;
@@ -144,16 +144,16 @@ impl Trace {
         let sums = [loss.total.id, loss.weight.id];
         let line = loss.total.origin().or(loss.weight.origin());
         let mut outputs = vec![mean("the loss".to_string(), sums, line)];
-        outputs.extend(self.context.metrics.borrow().iter().map(|metric| {
+        outputs.extend(self.context().metrics.borrow().iter().map(|metric| {
             let what = format!("the metric `{}`", metric.name);
             mean(what, [metric.total, metric.weight], Some(metric.location))
         }));
-        outputs.extend(self.context.collected.borrow().iter().map(|rows| Output {
+        outputs.extend(self.context().collected.borrow().iter().map(|rows| Output {
             what: format!("the metric `{}`", rows.name),
             ids: vec![rows.scores, rows.targets, rows.weight],
             line: Some(rows.location),
         }));
-        outputs.extend(self.context.updates.borrow().iter().map(|update| {
+        outputs.extend(self.context().updates.borrow().iter().map(|update| {
             let name = self.tensor(update.state).name();
             Output {
                 what: name.map_or("a new state".into(), |name| {

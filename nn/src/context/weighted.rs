@@ -19,7 +19,7 @@ impl Trace {
     /// Records a mistake for the loss and for each metric that depends on the fields of the batch
     /// and not on its weight: padding would count like samples. The mistake is at the user's line.
     pub fn require_weight(&self, loss: Mean<'_>, batch: Padded<'_, '_>) {
-        let metrics = self.context.metrics.borrow();
+        let metrics = self.context().metrics.borrow();
         let metrics = metrics.iter().map(|metric| {
             let name = format!("the metric `{}`", metric.name);
             (name, [metric.total, metric.weight], Some(metric.location))
@@ -40,7 +40,7 @@ impl Trace {
     fn require_weight_of_rows(&self, batch: &Padded<'_, '_>) {
         let uses = |of: Id, tensor: Tensor<'_>| self.is_computed_from(of, tensor.id);
         let of_samples = |of: Id| batch.fields.iter().any(|&field| uses(of, field));
-        let mistakes: Vec<_> = (self.context.collected.borrow().iter())
+        let mistakes: Vec<_> = (self.context().collected.borrow().iter())
             .filter(|rows| !uses(rows.weight, batch.weight))
             .filter(|rows| of_samples(rows.scores) || of_samples(rows.targets))
             .map(|rows| (rows.name.clone(), rows.location))

@@ -5,7 +5,7 @@ use std::panic::Location;
 
 use halite_core::tree::{Leaf, Tree};
 
-use super::no_gradient;
+use super::absent::no_gradient;
 use crate::{Mean, Tensor, Trace, special::wide};
 
 impl Trace {

@@ -3,7 +3,21 @@
 use halite_ir::{Attachment, CustomCall, Remat};
 
 use super::{Back, Step};
-use crate::{CustomVjp, Tensor, Trace};
+use crate::{Tensor, Trace};
+
+/// Values of a gradient rule: `I` operands and `O` results of a call, and the cotangents of the
+/// results, zero where the loss does not depend on one.
+#[derive(Clone, Copy, Debug)]
+pub struct CustomVjp<'t, const I: usize, const O: usize> {
+    /// The trace, for constants.
+    pub cx: &'t Trace,
+    /// The operands of the call.
+    pub operands: [Tensor<'t>; I],
+    /// The results of the call. Values that only the gradient needs are further results.
+    pub results: [Tensor<'t>; O],
+    /// The cotangents of the results, of the same types.
+    pub cotangents: [Tensor<'t>; O],
+}
 
 /// A gradient rule for calls with any numbers of operands and results.
 pub(crate) struct GradientRule {

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use halite_core::tree::Leaf;
 
-use super::no_gradient;
+use super::absent::no_gradient;
 use crate::{Mean, Tensor, Trace};
 
 impl Trace {

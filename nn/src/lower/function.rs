@@ -1,12 +1,12 @@
-use std::{fmt, panic::Location};
+use std::fmt;
 
 use halite_core::{
-    Client, DType, DTypePolicy, PartitionSpec, TensorType,
+    DType, DTypePolicy, PartitionSpec, TensorType,
     tree::{Empty, Family},
 };
 
 use super::ShardedType;
-use crate::{AxisRoles, Jit, Tensor, Trace};
+use crate::{AxisRoles, Tensor, Trace};
 
 /// The leaves of a family, as tensors of a trace.
 pub type Traced<'t, F> = <F as Family>::Of<Tensor<'t>>;
@@ -24,7 +24,7 @@ type OutputStored = dyn Fn(&str, &TensorType) -> DType + Send + Sync;
 /// A function of tensors, from `(state, inputs)` to `(next state, outputs)`, with everything that
 /// its program depends on besides the types of its arguments and the target.
 ///
-/// [`lower`](crate::lower) makes a program of it; [`jit`](Self::jit) compiles and runs it.
+/// [`lower`](crate::lower) makes a program of it; [`jit`](Function::jit) compiles and runs it.
 pub struct Function<S: Family, I: Family, O: Family> {
     pub(super) body: Box<Body<S, I, O>>,
     pub(crate) settings: Settings,
@@ -65,13 +65,13 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
         self
     }
 
-    /// Sets the element types that it computes in: see [`Jit::precision`].
+    /// Sets the element types that it computes in: see [`Jit::precision`](crate::Jit::precision).
     pub fn precision(mut self, policy: DTypePolicy) -> Self {
         self.settings.precision = policy;
         self
     }
 
-    /// Binds the axis roles that its layers name: see [`Jit::axis_roles`].
+    /// Binds the axis roles that its layers name: see [`Jit::axis_roles`](crate::Jit::axis_roles).
     pub fn axis_roles(mut self, roles: AxisRoles) -> Self {
         self.settings.axis_roles = Some(roles);
         self
@@ -125,7 +125,7 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
         self
     }
 
-    /// Sets the partition spec of each output: see [`Jit::output_specs`].
+    /// Sets the partition spec of each output: see [`Jit::output_specs`](crate::Jit::output_specs).
     pub fn output_specs(
         mut self,
         spec: impl Fn(&str, &TensorType) -> PartitionSpec + Send + Sync + 'static,
@@ -134,19 +134,13 @@ impl<S: Family, I: Family, O: Family> Function<S, I, O> {
         self
     }
 
-    /// Sets the element type that devices store of each output: see [`Jit::output_stored`].
+    /// Sets the element type that devices store of each output: see [`Jit::output_stored`](crate::Jit::output_stored).
     pub fn output_stored(
         mut self,
         stored: impl Fn(&str, &TensorType) -> DType + Send + Sync + 'static,
     ) -> Self {
         self.settings.output_stored = Box::new(stored);
         self
-    }
-
-    /// Compiles it at its first call on `client`, for each combination of input types.
-    #[track_caller]
-    pub fn jit(self, client: &Client) -> Jit<S, I, O> {
-        Jit::of_function(client, self, Location::caller())
     }
 }
 

@@ -1,14 +1,10 @@
-//! Questions about recorded operations, for messages and for gradients that do not exist.
+//! Questions about recorded operations.
 
-use std::{
-    collections::{HashMap, HashSet},
-    panic::Location,
-    sync::Arc,
-};
+use std::{collections::HashSet, panic::Location, sync::Arc};
 
-use halite_ir::{Binary, Op, Unary};
+use halite_ir::Op;
 
-use super::{Id, Recorded, Trace};
+use super::{Id, Trace};
 use crate::Tensor;
 
 impl Trace {
@@ -73,56 +69,5 @@ impl Trace {
     pub(crate) fn is_computed_from(&self, of: Id, from: Id) -> bool {
         let nodes = self.computing([of], from);
         of == from || nodes.iter().any(|node| node.operands.contains(&from))
-    }
-
-    /// The tensors that mean "no gradient" among `gradients` and those that they are computed from,
-    /// with the lines that took the gradients: zeros that [`grad`](crate::grad()) returned for unused
-    /// leaves, and results of scaling, converting, rearranging or adding up nothing but those.
-    pub(crate) fn without_gradient(
-        &self,
-        gradients: &[Tensor<'_>],
-    ) -> HashMap<Id, &'static Location<'static>> {
-        let mut none = self.context.no_gradient.borrow().clone();
-        let Some(&least) = none.keys().min() else {
-            return none;
-        };
-        for node in self.computing(gradients.iter().map(|gradient| gradient.id), least) {
-            if let Op::OptimizationBarrier = node.op {
-                for (&operand, &result) in node.operands.iter().zip(&node.results) {
-                    none.get(&operand)
-                        .copied()
-                        .map(|line| none.insert(result, line));
-                }
-            } else if let (Some(line), &[result]) = (propagated(&node, &none), &node.results[..]) {
-                none.insert(result, line);
-            }
-        }
-        none
-    }
-}
-
-/// The line of "no gradient", if the result of `node` has none.
-fn propagated(
-    node: &Recorded,
-    none: &HashMap<Id, &'static Location<'static>>,
-) -> Option<&'static Location<'static>> {
-    let operand = |index: usize| none.get(node.operands.get(index)?).copied();
-    match &node.op {
-        Op::Unary(Unary::Negate)
-        | Op::Convert(_)
-        | Op::ReducePrecision { .. }
-        | Op::Broadcast { .. }
-        | Op::Reshape { .. }
-        | Op::Transpose { .. }
-        | Op::ShardingConstraint(_)
-        | Op::Unsharded { .. }
-        | Op::PropagationBarrier
-        | Op::AllReduce { .. }
-        | Op::Binary(Binary::Divide) => operand(0),
-        Op::Binary(Binary::Multiply) => operand(0).or(operand(1)),
-        Op::Binary(Binary::Add | Binary::Subtract) => operand(0).and(operand(1)),
-        Op::Clamp => operand(1),
-        Op::Select => operand(1).and(operand(2)),
-        _ => None,
     }
 }

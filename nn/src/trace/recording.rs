@@ -14,7 +14,7 @@ use halite_core::TensorType;
 use halite_ir::{Graph, Literal, Op, Value, infer};
 
 use super::{Mistake, Trace};
-use crate::{Tensor, hyperparameter::Hyperparameter, shard_map::ManualAxes};
+use crate::Tensor;
 
 /// Number of a tensor in its trace.
 pub(crate) type Id = u32;
@@ -36,8 +36,6 @@ pub(crate) struct Recording {
     pub(super) constants: HashMap<(Scope, Literal), Id>,
     /// Hyperparameters that are not yet inputs; a graph contains them as constants.
     pub(crate) hyperparameters: Vec<Hyperparameter>,
-    /// The manual axes, in the body of a `shard_map`.
-    pub(super) manual: Option<ManualAxes>,
 }
 
 /// A tensor.
@@ -50,6 +48,16 @@ pub(super) struct Record {
     pub(super) name: Option<Arc<str>>,
     /// The operation that computed it, while its scope is open.
     pub(super) maker: Option<Arc<Recorded>>,
+}
+
+/// A number that is an argument of the program, not a part of it.
+pub(crate) struct Hyperparameter {
+    pub(crate) name: Arc<str>,
+    /// The value before rounding to the type of `literal`.
+    pub(crate) value: f64,
+    pub(crate) literal: Literal,
+    pub(crate) id: Id,
+    pub(crate) origin: &'static Location<'static>,
 }
 
 /// A recorded operation.

@@ -49,7 +49,7 @@ impl ShardedType {
     }
 
     /// Type of a slice along the first dimension.
-    pub(super) fn slice(&self) -> Self {
+    pub(crate) fn slice(&self) -> Self {
         ShardedType {
             ty: (self.ty).with_dims(self.ty.dims().get(1..).unwrap_or_default()),
             spec: self.spec.slice(),

@@ -1,5 +1,3 @@
-//! Types and shardings of a program's arguments and results.
-
 use std::{fmt, sync::Arc};
 
 use halite_core::{Array, DType, Sharding, TensorType};
@@ -43,7 +41,7 @@ impl ArraySpec {
     }
 
     /// True if this is the spec of `array`.
-    pub(super) fn is(&self, array: &Array) -> bool {
+    pub(crate) fn is(&self, array: &Array) -> bool {
         (Arc::ptr_eq(&self.sharding, array.sharding()) || self.sharding == *array.sharding())
             && self.ty == *array.ty()
             && self.stored == array.stored()

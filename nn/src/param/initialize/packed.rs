@@ -9,8 +9,7 @@ use halite_core::{
 };
 use halite_ir::{Literal, Op};
 
-use super::wide;
-use crate::{Param, Tensor, rng};
+use crate::{Param, Tensor, rng, special::wide};
 
 /// Elements that one iteration draws: small leaves waste few, and large ones need few iterations.
 const PART: usize = 4096;

@@ -1,0 +1,76 @@
+//! Gradients that do not exist: zeros that stand for "no gradient" of a leaf that nothing uses.
+
+use std::{cell::RefCell, collections::HashMap, panic::Location};
+
+use halite_ir::{Binary, Op, Unary};
+
+use crate::{
+    Tensor, Trace,
+    trace::{Id, Recorded},
+};
+
+/// The zeros of a trace that stand for "no gradient", with the lines that took the gradients.
+#[derive(Default)]
+struct NoGradient(RefCell<HashMap<Id, &'static Location<'static>>>);
+
+/// Zeros that stand for "no gradient" of `leaf`, with the line that took the gradient.
+pub(super) fn no_gradient<'t>(leaf: Tensor<'t>, line: &'static Location<'static>) -> Tensor<'t> {
+    // A separate tensor: other code may use the same zero.
+    let none = leaf.zeros_like().stop_gradient();
+    let known = &leaf.trace.state::<NoGradient>().0;
+    known.borrow_mut().insert(none.id, line);
+    none
+}
+
+impl Trace {
+    /// The tensors that mean "no gradient" among `gradients` and those that they are computed from,
+    /// with the lines that took the gradients: zeros that [`grad`](crate::grad()) returned for unused
+    /// leaves, and results of scaling, converting, rearranging or adding up nothing but those.
+    pub(crate) fn without_gradient(
+        &self,
+        gradients: &[Tensor<'_>],
+    ) -> HashMap<Id, &'static Location<'static>> {
+        let mut none = self.state::<NoGradient>().0.borrow().clone();
+        let Some(&least) = none.keys().min() else {
+            return none;
+        };
+        for node in self.computing(gradients.iter().map(|gradient| gradient.id), least) {
+            if let Op::OptimizationBarrier = node.op {
+                for (&operand, &result) in node.operands.iter().zip(&node.results) {
+                    none.get(&operand)
+                        .copied()
+                        .map(|line| none.insert(result, line));
+                }
+            } else if let (Some(line), &[result]) = (propagated(&node, &none), &node.results[..]) {
+                none.insert(result, line);
+            }
+        }
+        none
+    }
+}
+
+/// The line of "no gradient", if the result of `node` has none.
+fn propagated(
+    node: &Recorded,
+    none: &HashMap<Id, &'static Location<'static>>,
+) -> Option<&'static Location<'static>> {
+    let operand = |index: usize| none.get(node.operands.get(index)?).copied();
+    match &node.op {
+        Op::Unary(Unary::Negate)
+        | Op::Convert(_)
+        | Op::ReducePrecision { .. }
+        | Op::Broadcast { .. }
+        | Op::Reshape { .. }
+        | Op::Transpose { .. }
+        | Op::ShardingConstraint(_)
+        | Op::Unsharded { .. }
+        | Op::PropagationBarrier
+        | Op::AllReduce { .. }
+        | Op::Binary(Binary::Divide) => operand(0),
+        Op::Binary(Binary::Multiply) => operand(0).or(operand(1)),
+        Op::Binary(Binary::Add | Binary::Subtract) => operand(0).and(operand(1)),
+        Op::Clamp => operand(1),
+        Op::Select => operand(1).and(operand(2)),
+        _ => None,
+    }
+}
