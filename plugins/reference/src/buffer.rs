@@ -7,7 +7,7 @@ use halite_core::{
 };
 
 use crate::{
-    backend::Client,
+    client::Client,
     failure::Failure,
     oracle::{Tensor, allocate},
     slot::{Promise, Slot},

@@ -11,24 +11,16 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     ReferenceExecutable,
-    backend::Client,
+    client::Client,
     fast::{Plan, why_interpreted},
     node::Owners,
     oracle::{Partitioning, check_custom_calls, guarded},
     ready::{Ready, Slowness},
+    source::Source,
 };
 
 /// Estimated nanoseconds of a launch below which the caller's thread runs it.
 const SHORT: usize = 50_000;
-
-/// A program as it was given.
-#[derive(Clone, Debug)]
-pub(crate) struct Source {
-    pub(crate) name: Arc<str>,
-    pub(crate) code: Arc<[u8]>,
-    pub(crate) replicas: usize,
-    pub(crate) partitions: usize,
-}
 
 impl Source {
     /// Reads and checks the program.

@@ -13,14 +13,13 @@ use halite_stablehlo::{Attribute, RankedType, Type};
 
 use crate::{
     Reference, ReferenceBuffer, ReferenceDevice,
-    backend::Client,
-    compile::Source,
+    client::Client,
     launch::{Job, Outputs},
     node::Owners,
     oracle::{World, cost},
     ready::Ready,
-    serialized,
     slot::Slot,
+    source::{self, Source},
 };
 
 /// A program that is ready to run on its devices.
@@ -103,7 +102,7 @@ impl Executable<Reference> for ReferenceExecutable {
     }
 
     fn serialize(&self) -> Result<Vec<u8>> {
-        Ok(serialized::write(&self.source))
+        Ok(source::write(&self.source))
     }
 
     /// Sizes of arguments and results. Temporary memory is that of all intermediate values of

@@ -34,7 +34,6 @@ mod shape;
 mod tests;
 mod values;
 
-pub(crate) use direct::slice::Slice;
 pub(crate) use graph::why_interpreted;
 pub(crate) use lockstep::{Launch, Process};
 pub(crate) use plan::Plan;

@@ -22,6 +22,7 @@
 
 mod backend;
 mod buffer;
+mod client;
 mod compile;
 mod device;
 mod executable;
@@ -30,16 +31,19 @@ mod fast;
 mod interpret;
 mod launch;
 mod node;
+mod options;
 mod oracle;
 mod ready;
-mod serialized;
 mod shards;
+mod slice;
 mod slot;
+mod source;
 mod storage;
 
-pub use backend::{Mode, Options, Reference};
 pub use buffer::{ReferenceBuffer, ReferenceEvent};
+pub use client::Reference;
 pub use device::ReferenceDevice;
 pub use executable::ReferenceExecutable;
 pub use interpret::interpret;
 pub use node::Node;
+pub use options::{Mode, Options};

@@ -9,8 +9,8 @@ use halite_core::{HloSharding, Result};
 use halite_stablehlo::RankedType;
 
 use crate::{
-    fast::Slice,
     oracle::{Tensor, shard_start, shard_type},
+    slice::Slice,
     storage::{Aligned, Storage},
 };
 

@@ -9,12 +9,12 @@ use halite_stablehlo::{BinaryOp, ElementType, Module, OpKind, Operation, RankedT
 
 use self::combine::{combine_all, has_kernel};
 use super::{
-    direct::slice::Slice,
     graph::{OracleCall, operator},
     lockstep::{Launch, Process},
 };
 use crate::{
     oracle::{Tensor, combined},
+    slice::Slice,
     storage::{Aligned, Storage},
 };
 

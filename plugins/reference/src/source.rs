@@ -1,4 +1,5 @@
-//! Serialized executables: the program, between a header and a digest.
+//! Programs as they were given, and serialized executables: such a program between a header and a
+//! digest.
 //!
 //! ```text
 //! magic        8 bytes, `HALITEPR`
@@ -15,11 +16,18 @@ use std::sync::Arc;
 use halite_core::{Error, ErrorKind, Result};
 use sha2::{Digest, Sha256};
 
-use crate::compile::Source;
-
 const MAGIC: &[u8] = b"HALITEPR";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const DIGEST: usize = 32;
+
+/// A program as it was given.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) name: Arc<str>,
+    pub(crate) code: Arc<[u8]>,
+    pub(crate) replicas: usize,
+    pub(crate) partitions: usize,
+}
 
 /// The bytes of a program.
 pub(crate) fn write(source: &Source) -> Vec<u8> {
