@@ -33,7 +33,10 @@ use self::{
     phase::Windows,
     positions::spread,
 };
-use crate::{Element, Threads};
+use crate::{
+    Element, Threads,
+    element::{Elements, ElementsMut},
+};
 
 /// A convolution of one geometry, with the positions that its products read.
 ///
@@ -173,13 +176,42 @@ impl Convolution {
         operands: [&[T]; 2],
         out: &mut [O],
     ) {
-        let call = Call {
-            convolution: self,
-            of,
-            threads,
-            operands,
-        };
-        O::convolved(call, out);
+        self.pass_of_elements(of, threads, T::elements(operands), O::elements_mut(out));
+    }
+
+    fn pass_of_elements(
+        &self,
+        of: Passes,
+        threads: &Threads,
+        operands: Elements<'_, 2>,
+        out: ElementsMut<'_>,
+    ) {
+        use {Elements as From, ElementsMut as To};
+        match (operands, out) {
+            (From::F32(operands), To::F32(out)) => self.run(of, threads, operands, out),
+            (From::F32(operands), To::Bf16(out)) => self.run(of, threads, operands, out),
+            (From::Bf16(operands), To::F32(out)) => self.run(of, threads, operands, out),
+            (From::Bf16(operands), To::Bf16(out)) => self.run(of, threads, operands, out),
+        }
+    }
+
+    fn run<T: Element, O: Element>(
+        &self,
+        of: Passes,
+        threads: &Threads,
+        [left, right]: [&[T]; 2],
+        out: &mut [O],
+    ) {
+        match of {
+            Passes::Forward => self.forward.run(threads, left, right, out),
+            Passes::InputGradient => self.input_gradient.run(threads, left, right, out),
+            Passes::KernelGradient => {
+                O::with_f32_mut(threads, out, |out| match &self.positions {
+                    Path::Products(pass) => pass.kernel_gradient(threads, left, right, out),
+                    Path::Grouped(grouped) => grouped.kernel_gradient(threads, left, right, out),
+                });
+            }
+        }
     }
 
     fn check_lengths(&self, x: usize, kernel: usize, result: usize) {
@@ -203,39 +235,6 @@ enum Passes {
     Forward,
     InputGradient,
     KernelGradient,
-}
-
-/// A call of a pass. Public as the trait that names it, and not exported.
-///
-/// [`Element`] has a function for each pair of types, which is compiled in this crate: a generic
-/// function is compiled in the crate that calls it, at the level of optimization of that crate.
-#[derive(Clone, Copy, Debug)]
-pub struct Call<'a, T> {
-    convolution: &'a Convolution,
-    of: Passes,
-    threads: &'a Threads,
-    operands: [&'a [T]; 2],
-}
-
-impl<T: Element> Call<'_, T> {
-    pub(crate) fn run<O: Element>(self, out: &mut [O]) {
-        let Call {
-            convolution,
-            of,
-            threads,
-            operands: [left, right],
-        } = self;
-        match of {
-            Passes::Forward => convolution.forward.run(threads, left, right, out),
-            Passes::InputGradient => convolution.input_gradient.run(threads, left, right, out),
-            Passes::KernelGradient => {
-                O::with_f32_mut(threads, out, |out| match &convolution.positions {
-                    Path::Products(pass) => pass.kernel_gradient(threads, left, right, out),
-                    Path::Grouped(grouped) => grouped.kernel_gradient(threads, left, right, out),
-                });
-            }
-        }
-    }
 }
 
 impl Path {

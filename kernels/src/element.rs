@@ -10,11 +10,26 @@ pub trait Element: sealed::Element {}
 impl Element for f32 {}
 impl Element for bf16 {}
 
+/// Slices of elements of one type. A function of this enum is compiled in this crate: a generic one is
+/// compiled in the crate that calls it, at the level of optimization of that crate. Public as the
+/// trait that names it, and not exported.
+#[derive(Debug)]
+pub enum Elements<'a, const N: usize> {
+    F32([&'a [f32]; N]),
+    Bf16([&'a [bf16]; N]),
+}
+
+/// A slice of elements of one type, to write.
+#[derive(Debug)]
+pub enum ElementsMut<'a> {
+    F32(&'a mut [f32]),
+    Bf16(&'a mut [bf16]),
+}
+
 pub(crate) mod sealed {
     use pulp::Arch;
 
-    use super::{Threads, bf16, rounded, widened};
-    use crate::{Operand, conv::Call, gemm::product};
+    use super::{Elements, ElementsMut, Threads, bf16, rounded, widened};
 
     pub trait Element: Copy + Send + Sync + Sized + 'static {
         /// Whether values are `f32` already.
@@ -37,47 +52,15 @@ pub(crate) mod sealed {
             work: impl FnOnce(&mut [f32]) -> T,
         ) -> T;
 
-        /// Computes the product `a b` into `out`.
-        fn multiply(threads: &Threads, a: Operand<'_>, b: Operand<'_, Self>, out: &mut [f32]);
+        /// The slices, by their type.
+        fn elements<const N: usize>(slices: [&[Self]; N]) -> Elements<'_, N>;
 
-        /// Runs a call on operands of this type, with a result of `f32`.
-        fn convolve_to_f32(call: Call<'_, Self>, out: &mut [f32]);
-
-        /// Runs a call on operands of this type, with a result of `bf16`.
-        fn convolve_to_bf16(call: Call<'_, Self>, out: &mut [bf16]);
-
-        /// Runs a call on operands of any type, with a result of this type.
-        fn convolved<T: super::Element>(call: Call<'_, T>, out: &mut [Self]);
-    }
-
-    /// The functions of calls, none of which other crates compile again.
-    macro_rules! calls {
-        ($to:ident) => {
-            #[inline(never)]
-            fn multiply(threads: &Threads, a: Operand<'_>, b: Operand<'_, Self>, out: &mut [f32]) {
-                product(threads, a, b, out);
-            }
-
-            #[inline(never)]
-            fn convolve_to_f32(call: Call<'_, Self>, out: &mut [f32]) {
-                call.run(out);
-            }
-
-            #[inline(never)]
-            fn convolve_to_bf16(call: Call<'_, Self>, out: &mut [bf16]) {
-                call.run(out);
-            }
-
-            fn convolved<T: super::Element>(call: Call<'_, T>, out: &mut [Self]) {
-                T::$to(call, out);
-            }
-        };
+        /// The slice, by its type.
+        fn elements_mut(slice: &mut [Self]) -> ElementsMut<'_>;
     }
 
     impl Element for f32 {
         const IS_F32: bool = true;
-
-        calls!(convolve_to_f32);
 
         #[inline(always)]
         fn wide(self) -> f32 {
@@ -95,12 +78,18 @@ pub(crate) mod sealed {
         fn with_f32_mut<T>(_: &Threads, to: &mut [Self], work: impl FnOnce(&mut [f32]) -> T) -> T {
             work(to)
         }
+
+        fn elements<const N: usize>(slices: [&[Self]; N]) -> Elements<'_, N> {
+            Elements::F32(slices)
+        }
+
+        fn elements_mut(slice: &mut [Self]) -> ElementsMut<'_> {
+            ElementsMut::F32(slice)
+        }
     }
 
     impl Element for bf16 {
         const IS_F32: bool = false;
-
-        calls!(convolve_to_bf16);
 
         #[inline(always)]
         fn wide(self) -> f32 {
@@ -142,6 +131,14 @@ pub(crate) mod sealed {
                 );
                 result
             })
+        }
+
+        fn elements<const N: usize>(slices: [&[Self]; N]) -> Elements<'_, N> {
+            Elements::Bf16(slices)
+        }
+
+        fn elements_mut(slice: &mut [Self]) -> ElementsMut<'_> {
+            ElementsMut::Bf16(slice)
         }
     }
 }

@@ -23,7 +23,7 @@ use std::ops::Range;
 pub(crate) use self::panels::{Panels, Rows};
 pub use self::plain::{Number, multiply_plain};
 use self::{block::MOST_ROWS, panels::block_depth};
-use crate::{Element, Threads};
+use crate::{Element, Threads, element::Elements};
 
 /// Most terms of a sum between two updates of the result.
 const DEPTH: usize = 384;
@@ -131,13 +131,38 @@ pub struct Operand<'a, T = f32> {
     pub columns: &'a Axis,
 }
 
+impl<'a, T> Operand<'a, T> {
+    /// The same places in another buffer.
+    fn of<U>(self, data: &'a [U]) -> Operand<'a, U> {
+        Operand {
+            data,
+            offset: self.offset,
+            rows: self.rows,
+            columns: self.columns,
+        }
+    }
+}
+
 /// Computes the product `a b` into the row-major matrix `out`. Elements of `b` are widened to `f32`
 /// where they are read: the result is that of the same numbers as `f32`.
 ///
 /// # Panics
 /// If the sizes do not agree, or an element is beyond the end of its buffer.
 pub fn multiply<T: Element>(threads: &Threads, a: Operand<'_>, b: Operand<'_, T>, out: &mut [f32]) {
-    T::multiply(threads, a, b, out);
+    multiply_elements(threads, a, b.of(&[()]), T::elements([b.data]), out);
+}
+
+fn multiply_elements(
+    threads: &Threads,
+    a: Operand<'_>,
+    b: Operand<'_, ()>,
+    data: Elements<'_, 1>,
+    out: &mut [f32],
+) {
+    match data {
+        Elements::F32([data]) => product(threads, a, b.of(data), out),
+        Elements::Bf16([data]) => product(threads, a, b.of(data), out),
+    }
 }
 
 /// [`multiply`], which no other crate compiles again.
