@@ -30,23 +30,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ),
     ("core", &["backend sharding", "client erased observer"]),
     ("core/ir", &["graph infer op"]),
-    ("kernels", &["conv element gemm"]),
-    (
-        "nn",
-        &[
-            "axis_roles check context hyperparameter low_rank mean ops rng shard_map special tensor trace",
-            "custom_op grad",
-            "init param",
-            "jit lower",
-        ],
-    ),
-    (
-        "plugins/reference",
-        &[
-            "backend buffer compile executable serialized",
-            "fast shards",
-        ],
-    ),
+    ("nn", &["tensor trace"]),
     (
         "plugins/sdk",
         &[
