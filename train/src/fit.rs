@@ -24,9 +24,9 @@ mod windows;
 
 use std::{fmt, sync::Arc, time::Instant};
 
-use halite_core::{ErrorKind, Result};
+use halite_core::{ErrorKind, Result, tree::Leaf};
 use halite_data::Loader;
-use halite_nn::{ArrayCollectives, Exchanged, Optimizer};
+use halite_nn::{ArrayCollectives, Exchanged, Lowered, Optimizer};
 use halite_telemetry::Activity;
 
 pub(crate) use self::start::{FitInputs, Start};
@@ -87,6 +87,8 @@ impl<K: Task> fmt::Debug for Fitted<K> {
 pub(crate) struct Fit<'a, K: Task, O: Optimizer> {
     trainer: &'a Trainer,
     programs: Programs<K, O>,
+    /// The training step, until it is compiled.
+    lowered: Option<Lowered<Leaf<()>>>,
     train: Loader,
     validation: Vec<NamedSet>,
     identity: PendingIdentity,

@@ -13,6 +13,7 @@ use super::{
     cache::{Arguments, Signature},
     compile::Uncompiled,
 };
+use crate::Lowered;
 
 /// Programs that background threads are compiling.
 pub(super) struct Background<O: Family>(Mutex<Vec<InProgress<O>>>);
@@ -94,11 +95,34 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         state: &S::Of<ArraySpec>,
         inputs: &I::Of<ArraySpec>,
     ) -> Result<()> {
+        self.compile_in_background(Arguments::new(state, inputs), || self.lower(state, inputs))
+    }
+
+    /// [`prepare_in_background`](Self::prepare_in_background), for a function that is
+    /// [lowered](Self::lower) for these specs already.
+    ///
+    /// # Errors
+    /// As [`prepare_in_background`](Self::prepare_in_background).
+    #[track_caller]
+    pub fn prepare_lowered(
+        &self,
+        lowered: Lowered<O::Of<()>>,
+        state: &S::Of<ArraySpec>,
+        inputs: &I::Of<ArraySpec>,
+    ) -> Result<()> {
+        self.compile_in_background(Arguments::new(state, inputs), || Ok(lowered))
+    }
+
+    #[track_caller]
+    fn compile_in_background(
+        &self,
+        arguments: Arguments,
+        lowered: impl FnOnce() -> Result<Lowered<O::Of<()>>>,
+    ) -> Result<()> {
         let _compiling = self
             .compiling
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let arguments = Arguments::new(state, inputs);
         let in_progress = |one: &InProgress<O>| one.signature.arguments == arguments;
         if self.cache.find(&arguments).is_some() || self.background.lock().iter().any(in_progress) {
             return Ok(());
@@ -108,7 +132,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             signature,
             stages,
             compile,
-        } = self.uncompiled(state, inputs, arguments)?;
+        } = self.uncompiled(lowered()?, arguments)?;
         // Lowered for its mistakes in any case. Beyond the limit, or if no thread can be started, it
         // is compiled at its first use.
         if self.background.lock().len() >= self.cache.limit() {

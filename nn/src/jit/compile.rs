@@ -55,21 +55,11 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     ) -> Result<Lowered<O::Of<()>>> {
         let arguments = Arguments::new(state, inputs);
         let mesh = self.setup.mesh_of(self.name(), &arguments)?;
-        self.lower_on(&mesh, capabilities, state, inputs)
-    }
-
-    fn lower_on(
-        &self,
-        mesh: &Mesh,
-        capabilities: &Capabilities,
-        state: &S::Of<ArraySpec>,
-        inputs: &I::Of<ArraySpec>,
-    ) -> Result<Lowered<O::Of<()>>> {
         let lowered = lower(
             &self.function,
-            &Tree::leaf_refs(state).map_leaves(|_, spec| on_mesh(spec, mesh)),
-            &Tree::leaf_refs(inputs).map_leaves(|_, spec| on_mesh(spec, mesh)),
-            mesh,
+            &Tree::leaf_refs(state).map_leaves(|_, spec| on_mesh(spec, &mesh)),
+            &Tree::leaf_refs(inputs).map_leaves(|_, spec| on_mesh(spec, &mesh)),
+            &mesh,
             capabilities,
         )?;
         self.setup.log_warnings(&lowered.warnings);
@@ -108,7 +98,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             compile,
         } = match self.background.take(&arguments) {
             Some(in_progress) => in_progress,
-            None => self.uncompiled(state, inputs, arguments)?,
+            None => self.uncompiled(self.lower(state, inputs)?, arguments)?,
         };
         let (loaded, took) = compile()?;
         stages.compile = took;
@@ -131,19 +121,17 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         Ok(compiled)
     }
 
-    /// Lowers the function, and returns what compiles it.
+    /// What compiles the function, which is lowered for these arguments.
     #[track_caller]
     pub(super) fn uncompiled(
         &self,
-        state: &S::Of<ArraySpec>,
-        inputs: &I::Of<ArraySpec>,
+        lowered: Lowered<O::Of<()>>,
         arguments: Arguments,
     ) -> Result<Uncompiled<O>> {
         let last = self.cache.last();
         let last = last.map(|last| last.program.signature.arguments.clone());
         let reason = self.setup.reason(self.name(), last.as_ref(), &arguments);
         let mesh = self.setup.mesh_of(self.name(), &arguments)?;
-        let lowered = self.lower_on(&mesh, &self.client().capabilities(), state, inputs)?;
         let (lowered, shape) = lowered.with_shape(());
         let called_at = Location::caller();
         let stages = lowered.stages;

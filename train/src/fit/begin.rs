@@ -39,10 +39,10 @@ where
         if self.stops_alone() {
             return Err(self.stopped_before("before a program was compiled"));
         }
-        if has_steps {
+        if let (Some(lowered), true) = (self.lowered.take(), has_steps) {
             self.programs
                 .step
-                .prepare_in_background(&self.programs.state, &inputs)?;
+                .prepare_lowered(lowered, &self.programs.state, &inputs)?;
             if let Some(steps) = &self.programs.steps {
                 steps.prepare_in_background()?;
             }

@@ -178,6 +178,7 @@ where
         Ok(Fit {
             trainer,
             programs,
+            lowered: Some(lowered),
             train,
             validation,
             identity,
