@@ -20,11 +20,12 @@ use crate::{
     abi::{CallerStore, Function, Given, Shared, getters, int, named_values, room},
     device::{Device, Memory},
     handle::{find, objects, publish, publish_as, reserve, take},
-    options::{NamedValues, Value},
+    options::NamedValues,
     program,
     status::{Outcome, Status, drop_logged},
     text,
     topology::Topology,
+    value::Value,
 };
 
 /// A client of a backend. Buffers and executables keep it alive.

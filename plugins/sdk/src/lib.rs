@@ -54,6 +54,7 @@ mod compile;
 mod device;
 mod driver;
 mod dtype;
+mod error;
 mod event;
 mod executable;
 mod execute;
@@ -74,6 +75,7 @@ mod topology;
 mod traced;
 mod transfer;
 mod transfer_manager;
+mod value;
 
 use std::ffi::c_char;
 
@@ -85,11 +87,12 @@ pub use halite_core;
 #[doc(hidden)]
 pub use halite_pjrt_sys::PJRT_Api;
 pub use host_memory::HostMemory;
-pub use options::{Options, Value};
+pub use options::Options;
 pub use program::parse;
 pub use queue::{DeviceQueue, Signal, SignalEvent};
 pub use table::api;
 pub use traced::Traced;
+pub use value::Value;
 
 /// A plugin: how its clients are made. [`export_plugin!`] implements it.
 pub trait Plugin: 'static {

@@ -10,8 +10,8 @@ use crate::{
     Plugin,
     abi::{Function, Shared, entry, run, run_infallible},
     client::create,
+    error::{destroy, message},
     layouts::EXTENSION,
-    status::{destroy, message},
 };
 
 /// The table of a plugin, which is constant and lives as long as the process.

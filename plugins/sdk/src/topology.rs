@@ -14,10 +14,11 @@ use crate::{
     abi::{Function, Given, Shared, getters, int, list},
     client::Client,
     handle::{find, objects, publish, take},
-    options::{NamedValues, Value},
+    options::NamedValues,
     serialized::Bytes,
     status::{Outcome, Status, drop_logged},
     text,
+    value::Value,
 };
 
 /// The devices of a client, or a deserialized topology.

@@ -9,11 +9,12 @@ use crate::{
     abi::{Function, Given, as_bytes, getters, list, nested, write_program},
     client::Client,
     handle::{find, publish, take},
-    options::{NamedValues, Value},
+    options::NamedValues,
     serialized::Bytes,
     status::{Outcome, Status, drop_logged},
     text,
     topology::Topology,
+    value::Value,
 };
 
 fn publish_loaded(instance: Arc<Instance>) -> *mut PJRT_LoadedExecutable {

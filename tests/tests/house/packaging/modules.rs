@@ -50,7 +50,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
     (
         "plugins/sdk",
         &[
-            "abi handle layout options promise status",
             "buffer client executable layouts program shardings topology transfer",
         ],
     ),
