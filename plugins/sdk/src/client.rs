@@ -1,6 +1,7 @@
-//! Clients: the devices and memories of a backend, as handles.
+//! Clients: the devices and memories of a backend, and its topology, as handles.
 
 mod host_maps;
+mod topology;
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -15,6 +16,7 @@ use halite_pjrt_sys::{
 use halite_stablehlo::Version;
 
 use self::host_maps::HostMaps;
+pub(crate) use self::topology::Topology;
 use crate::{
     Options, Plugin,
     abi::{CallerStore, Function, Given, Shared, getters, int, named_values, room},
@@ -24,7 +26,6 @@ use crate::{
     program,
     status::{Outcome, Status, drop_logged},
     text,
-    topology::Topology,
     value::Value,
 };
 

@@ -7,13 +7,12 @@ use halite_pjrt_sys::executable::*;
 use super::{Compiled, Executable, Instance, Kinds, LoadedExecutable};
 use crate::{
     abi::{Function, Given, as_bytes, getters, list, nested, write_program},
-    client::Client,
+    client::{Client, Topology},
     handle::{find, publish, take},
     options::NamedValues,
     serialized::Bytes,
     status::{Outcome, Status, drop_logged},
     text,
-    topology::Topology,
     value::Value,
 };
 

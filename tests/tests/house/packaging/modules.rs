@@ -48,12 +48,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "plugins/sdk",
-        &[
-            "buffer client executable layouts program shardings topology transfer",
-        ],
-    ),
-    (
         "telemetry",
         &["console device_clock metrics observer options"],
     ),

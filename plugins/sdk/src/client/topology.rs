@@ -10,9 +10,9 @@ use halite_pjrt_sys::{device::*, topology::*};
 use prost::Message;
 use sha2::{Digest, Sha256};
 
+use super::Client;
 use crate::{
     abi::{Function, Given, Shared, getters, int, list},
-    client::Client,
     handle::{find, objects, publish, take},
     options::NamedValues,
     serialized::Bytes,
