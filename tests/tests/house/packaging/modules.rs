@@ -47,10 +47,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
             "fast shards",
         ],
     ),
-    (
-        "telemetry",
-        &["console device_clock metrics observer options"],
-    ),
     ("train", &["fit trainer"]),
 ];
 
