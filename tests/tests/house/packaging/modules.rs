@@ -15,7 +15,6 @@ use syn::{
 /// The circles of each crate, by its folder. Those that are left are of types that own each other:
 /// a client and what it opens, a trace and its tensors.
 const CIRCLES: &[(&str, &[&str])] = &[
-    ("backends", &["accelerator cpu cuda embedded tpu vendor"]),
     ("backends/fetch", &["cache client unpack"]),
     (
         "backends/pjrt",
