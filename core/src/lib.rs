@@ -53,6 +53,7 @@ mod null;
 mod observer;
 mod pending;
 mod pinned;
+mod place;
 mod policy;
 mod program_cache;
 mod program_facts;
@@ -65,9 +66,8 @@ pub mod wait;
 
 pub use array::Array;
 pub use backend::{
-    Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Event, Executable, FlagValue,
-    Interpreted, Launch, Launched, MemoryKind, MemoryStats, OnFetched, OnFilled, OnReady,
-    Placement, Platform, Program, ProgramMemory, Signature,
+    Arg, Backend, Buffer, CompileOptions, Device, Event, Executable, FlagValue, Interpreted,
+    Launch, Launched, OnFetched, OnFilled, OnReady, Program, ProgramMemory, Signature,
 };
 pub use capabilities::{Capabilities, Faults, Kernels, Processor};
 pub use client::{Client, ClientId, DeviceBuffer, DeviceBuffers, DeviceEvent, Loaded};
@@ -98,6 +98,7 @@ pub use observer::{
 };
 pub use pending::Pending;
 pub use pinned::PinnedPool;
+pub use place::{DeviceId, MemoryKind, MemoryStats, Placement, Platform};
 pub use policy::{DTypePolicy, LossScale, Narrowing};
 pub use program_cache::{CachedProgram, Compiled, ProgramCache, ProgramKey};
 pub use program_facts::ProgramFacts;

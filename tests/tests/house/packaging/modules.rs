@@ -27,7 +27,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
         "backends/pjrt-sys",
         &["buffer client topology", "device memory"],
     ),
-    ("core", &["backend sharding", "client erased observer"]),
+    ("core", &["client erased observer"]),
     ("core/ir", &["graph infer op"]),
     ("kernels", &["conv element gemm"]),
     (
