@@ -27,7 +27,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
         "backends/pjrt-sys",
         &["buffer client topology", "device memory"],
     ),
-    ("core", &["client erased observer"]),
     ("core/ir", &["graph infer op"]),
     ("kernels", &["conv element gemm"]),
     (
