@@ -1,33 +1,27 @@
 //! Accelerators, parsed from text once and opened at run time.
 
 mod auto;
-mod devices;
-mod load;
 mod text;
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
-pub use devices::Devices;
 use halite_core::{Client, Error, ProcessGroup, Result};
-use halite_fetch::{Bar, Progress};
-use halite_pjrt::{LoadOptions, OptionValue, Plugin};
+use halite_fetch::{Bar, Cache, Progress};
 use halite_telemetry::TelemetryOptions;
 
-pub(crate) use self::load::{Node, load, load_in_job, load_options};
-use self::{
-    auto::{auto, gpus},
-    load::by_path,
-};
+use self::auto::{auto, gpus};
 use crate::{
     compile_cache::{CompileCache, CompileCacheOptions},
-    cpu,
-    cuda::{self, CudaOptions},
+    cpu, cuda,
+    devices::Devices,
     embedded,
-    environment::{self, Environment, OPEN},
-    locate::Located,
+    environment::{Environment, OPEN},
+    load::load_in_job,
+    locate::{Located, Source},
+    opened::{Driver, Opened},
+    options::OpenOptions,
     plugins::PLUGINS,
-    tpu::{self, TpuOptions},
-    vendor,
+    tpu, vendor,
 };
 
 /// An accelerator to run on.
@@ -81,105 +75,6 @@ pub enum Accelerator {
     /// Any PJRT plugin: `plugin:PATH`.
     Plugin(PathBuf),
 }
-
-/// Options for opening an accelerator.
-#[derive(Clone, Debug)]
-pub struct OpenOptions {
-    /// Cache directory of plugins; by default that of [`Cache::open`](halite_fetch::Cache::open).
-    pub cache: Option<PathBuf>,
-    /// Takes a plugin of the Python environment whose digest is not known, with a warning; by
-    /// default if `HALITE_TRUST_PYTHON` is 1.
-    pub trust_python: bool,
-    /// Fails if a plugin is missing, instead of installing it.
-    pub offline: bool,
-    /// Compile cache; by default that of `HALITE_COMPILE_CACHE`.
-    pub compile_cache: Option<CompileCacheOptions>,
-    /// Output of telemetry; by default as `HALITE_DEBUG`, `HALITE_DUMP_DIR`, `HALITE_METRICS_FILE`
-    /// and `HALITE_SYNC` configure it.
-    pub telemetry: Option<TelemetryOptions>,
-    /// Options of the plugin's client, by name, in addition to those that the accelerator sets.
-    pub client: Vec<(String, OptionValue)>,
-    /// Options of NVIDIA GPUs.
-    pub cuda: CudaOptions,
-    /// Options of TPUs.
-    pub tpu: TpuOptions,
-    /// The processes of a job, each of which opens the same accelerator. Those that share a host
-    /// divide its GPUs or chips. The client then has the devices of all processes, of which this
-    /// one addresses its own; a CPU is each process' own.
-    pub processes: Option<Arc<dyn ProcessGroup>>,
-    /// Deadline for loading the plugin and finding its devices together: vendors' code may wait for
-    /// servers and for other hosts. By default the seconds in `HALITE_PLUGIN_DEADLINE`, or 180.
-    pub deadline: Duration,
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        OpenOptions {
-            cache: None,
-            trust_python: environment::trust_python(),
-            offline: false,
-            compile_cache: None,
-            telemetry: None,
-            client: Vec::new(),
-            cuda: CudaOptions::default(),
-            tpu: TpuOptions::default(),
-            processes: None,
-            // An invalid value is an error when something is opened.
-            deadline: Environment::read()
-                .ok()
-                .and_then(|environment| environment.plugin_deadline)
-                .unwrap_or(LoadOptions::default().deadline),
-        }
-    }
-}
-
-/// An open accelerator.
-#[derive(Clone, Debug)]
-pub struct Opened {
-    /// Client of its devices.
-    pub client: Client,
-    /// Driver of its devices.
-    pub driver: Driver,
-    /// Accelerators that [`Accelerator::Auto`] prefers, each with the reason why it did not open.
-    pub refused: Vec<String>,
-}
-
-/// Driver of the devices of an open accelerator.
-#[derive(Clone, Debug)]
-pub enum Driver {
-    /// A PJRT plugin.
-    Plugin {
-        /// The plugin.
-        plugin: &'static Plugin,
-        /// File that it was loaded from, and how it was found.
-        located: Located,
-    },
-    /// The executor that is part of halite.
-    Embedded,
-}
-
-impl Driver {
-    /// Returns the plugin, if it is one.
-    pub fn plugin(&self) -> Option<&'static Plugin> {
-        match self {
-            Driver::Plugin { plugin, .. } => Some(plugin),
-            Driver::Embedded => None,
-        }
-    }
-}
-
-/// The file of a plugin and how it was found, or `embedded`.
-impl fmt::Display for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Driver::Plugin { located, .. } => located.fmt(f),
-            Driver::Embedded => f.write_str("embedded"),
-        }
-    }
-}
-
-/// Upper bound of the number of virtual devices; each takes threads and memory.
-pub(crate) const MOST_CPU_DEVICES: u32 = 1024;
 
 impl Accelerator {
     /// Returns [`Auto`](Self::Auto).
@@ -326,6 +221,19 @@ impl Accelerator {
         tracing::info!(accelerator = %self, driver = %opened.driver, devices = opened.client.local_devices().len(), "opened");
         Ok(opened)
     }
+}
+
+/// Opens the plugin in this file, alone or in a job.
+fn by_path(path: PathBuf, options: &OpenOptions) -> Result<Opened> {
+    if cuda::is_plugin(&path) {
+        cuda::load_libraries(&path, &Cache::open(options.cache.as_deref())?);
+    }
+    let located = Located {
+        path,
+        source: Source::Given,
+        plugin: None,
+    };
+    load_in_job(located, options)
 }
 
 /// Returns the text of an error, without the operation where that adds nothing.

@@ -5,8 +5,10 @@ use halite_fetch::{Cache, Progress};
 use halite_pjrt::OptionValue;
 
 use crate::{
-    accelerator::{OpenOptions, Opened, load},
+    load::load,
     locate::{Failure, Located, Search},
+    opened::Opened,
+    options::OpenOptions,
 };
 
 /// Maximum number of threads, more than any machine has processors. XLA's plugin takes 15 s to

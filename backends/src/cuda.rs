@@ -3,7 +3,6 @@
 mod driver;
 mod indices;
 mod libraries;
-mod options;
 mod packages;
 
 use std::{env, path::Path, time::Duration};
@@ -15,11 +14,14 @@ pub use libraries::{CudaLibrary, advice};
 pub use packages::{LIBRARIES, PACKAGE, install_libraries};
 
 use self::indices::{indices, own_indices};
-pub use self::options::{CudaAllocator, CudaOptions};
+pub use crate::options::{CudaAllocator, CudaOptions};
 use crate::{
-    accelerator::{Devices, Node, OpenOptions, Opened, load},
+    devices::Devices,
     holders::{Holder, holders, numbered},
+    load::{Node, load},
     locate::{Located, Search},
+    opened::Opened,
+    options::OpenOptions,
     plugins::CUDA_LIBRARY,
 };
 

@@ -2,7 +2,7 @@
 
 use halite_core::Result;
 
-use crate::accelerator::Opened;
+use crate::opened::Opened;
 
 /// What a user sees once whose debug build compiles it without optimization.
 #[cfg(feature = "embedded")]
@@ -31,7 +31,7 @@ pub(crate) fn open(devices: u32) -> Result<Opened> {
     })?;
     Ok(Opened {
         client: Client::new(backend),
-        driver: crate::Driver::Embedded,
+        driver: crate::opened::Driver::Embedded,
         refused: Vec::new(),
     })
 }

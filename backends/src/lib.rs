@@ -24,14 +24,18 @@ mod compile_cache;
 pub mod conformance;
 mod cpu;
 pub mod cuda;
+mod devices;
 mod embedded;
 mod environment;
 #[doc(hidden)]
 pub mod fuzz;
 mod holders;
 mod kernels;
+mod load;
 mod locate;
 mod needed;
+mod opened;
+mod options;
 mod plugins;
 mod profile;
 mod target;
@@ -41,12 +45,15 @@ mod vendor;
 pub use halite_kernels::host_memory;
 pub use halite_pjrt as pjrt;
 
-pub use accelerator::{Accelerator, Devices, Driver, OpenOptions, Opened};
+pub use accelerator::Accelerator;
 pub use compile_cache::{
     Access, CacheEntry, CompileCache, CompileCacheOptions, DamagedFile, FileCount, OtherFiles,
     Verified, parse_bytes,
 };
+pub use devices::Devices;
 pub use locate::{Located, Search, Source, install};
+pub use opened::{Driver, Opened};
+pub use options::OpenOptions;
 pub use plugins::{KnownPlugin, Need, PLUGINS, Provider, plugin};
 pub use profile::ChromeTrace;
 pub use target::{CudaTarget, Gpu, OpenTarget, Target, TpuGeneration, TpuTarget};

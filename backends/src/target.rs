@@ -33,8 +33,9 @@ use halite_pjrt::{CompiledProgram, DeviceDescription, OptionValue, Plugin, Topol
 
 use crate::{
     Located, OpenOptions, Search,
-    accelerator::{MOST_CPU_DEVICES, load_options},
+    devices::MOST_CPU_DEVICES,
     environment::{self, Environment},
+    load::load_options,
     needed,
 };
 

@@ -4,8 +4,10 @@ use halite_core::{Error, Result};
 use halite_fetch::{Cache, Progress};
 
 use crate::{
-    accelerator::{OpenOptions, Opened, load_in_job},
+    load::load_in_job,
     locate::{Located, Search},
+    opened::Opened,
+    options::OpenOptions,
     plugins::{KnownPlugin, PLUGINS},
 };
 

@@ -34,18 +34,16 @@
 //! - **Nothing is measured here.** Telemetry observes the client: see
 //!   [`Observer`](crate::Observer).
 
-mod place;
 mod program;
 
 use std::{fmt, sync::Arc};
 
-pub use self::{
-    place::{DeviceId, MemoryKind, MemoryStats, Placement, Platform},
-    program::{CompileOptions, FlagValue, Interpreted, Program, ProgramMemory, Signature},
+pub use self::program::{
+    CompileOptions, FlagValue, Interpreted, Program, ProgramMemory, Signature,
 };
 use crate::{
-    AlignedBytes, DeviceSpec, Error, ErrorKind, HloSharding, HostBytes, PinnedMemory, ProgramKey,
-    Result, TensorType,
+    AlignedBytes, DeviceId, DeviceSpec, Error, ErrorKind, HloSharding, HostBytes, MemoryKind,
+    MemoryStats, PinnedMemory, Placement, Platform, ProgramKey, Result, TensorType,
 };
 
 /// A driver of one kind of accelerator: the family of types that belong together.

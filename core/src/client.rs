@@ -2,23 +2,26 @@
 
 mod buffer;
 mod compile;
+mod erased;
 mod loaded;
+mod observer;
 mod session;
 
 use std::{
     any::Any, collections::BTreeSet, fmt, ops::Range, panic::Location, sync::Arc, time::Instant,
 };
 
-pub(crate) use self::session::Session;
 pub use self::{
     buffer::{DeviceBuffer, DeviceBuffers, DeviceEvent},
     loaded::Loaded,
+    observer::{Compilation, ExecutableSource, LaunchObserver, Observer, QueuedLaunch, Transfer},
     session::ClientId,
 };
+use self::{erased::AnyBackend, session::Session};
 use crate::{
     AlignedBytes, Backend, Capabilities, Device, DeviceId, Error, Faults, HostBytes, Kernels,
-    Launches, Observer, PinnedMemory, Placement, Platform, ProcessGroup, Processor, ProgramCache,
-    Result, Sharding, TensorType, Transfer, erased::AnyBackend, host::Pinned,
+    Launches, PinnedMemory, Placement, Platform, ProcessGroup, Processor, ProgramCache, Result,
+    Sharding, TensorType, host::Pinned,
 };
 
 /// A handle on a backend of any kind: cheap to clone, with the same devices underneath.

@@ -39,7 +39,6 @@ pub mod custom_call;
 mod device_spec;
 mod display;
 mod dtype;
-mod erased;
 mod error;
 pub mod files;
 mod format;
@@ -50,9 +49,9 @@ mod launches;
 mod loader_advice;
 mod log;
 mod null;
-mod observer;
 mod pending;
 mod pinned;
+mod place;
 mod policy;
 mod program_cache;
 mod program_facts;
@@ -65,12 +64,14 @@ pub mod wait;
 
 pub use array::Array;
 pub use backend::{
-    Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Event, Executable, FlagValue,
-    Interpreted, Launch, Launched, MemoryKind, MemoryStats, OnFetched, OnFilled, OnReady,
-    Placement, Platform, Program, ProgramMemory, Signature,
+    Arg, Backend, Buffer, CompileOptions, Device, Event, Executable, FlagValue, Interpreted,
+    Launch, Launched, OnFetched, OnFilled, OnReady, Program, ProgramMemory, Signature,
 };
 pub use capabilities::{Capabilities, Faults, Kernels, Processor};
-pub use client::{Client, ClientId, DeviceBuffer, DeviceBuffers, DeviceEvent, Loaded};
+pub use client::{
+    Client, ClientId, Compilation, DeviceBuffer, DeviceBuffers, DeviceEvent, ExecutableSource,
+    LaunchObserver, Loaded, Observer, QueuedLaunch, Transfer,
+};
 pub use collective::{
     Collective, CollectiveExt, Exchange, ProcessGroup, ReduceOp, SingleProcess, ThreadMember,
     ThreadProcess, check_ranks,
@@ -93,11 +94,9 @@ pub use loader_advice::loader_advice;
 pub use log::warn_without_subscriber;
 pub use log::{WarningFilter, set_warning_filter};
 pub use null::{Null, NullBuffer, NullDevice, NullEvent, NullExecutable};
-pub use observer::{
-    Compilation, ExecutableSource, LaunchObserver, Observer, QueuedLaunch, Transfer,
-};
 pub use pending::Pending;
 pub use pinned::PinnedPool;
+pub use place::{DeviceId, MemoryKind, MemoryStats, Placement, Platform};
 pub use policy::{DTypePolicy, LossScale, Narrowing};
 pub use program_cache::{CachedProgram, Compiled, ProgramCache, ProgramKey};
 pub use program_facts::ProgramFacts;

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use halite_core::{ProgramMemory, QueuedLaunch, format_bytes};
 
 use crate::{
-    CompileRecord, Metrics,
-    metrics::Function,
+    CompileRecord, Finding,
+    function::Function,
     text::{count, parenthesized, time},
 };
 
@@ -35,14 +35,13 @@ pub(crate) fn print_launch(
     ));
 }
 
-/// Prints all metrics.
-pub(crate) fn print_metrics(metrics: &Metrics) {
-    print(&format!("metrics\n{}", metrics.report()));
+/// Prints the report of all metrics.
+pub(crate) fn print_metrics(report: &str) {
+    print(&format!("metrics\n{report}"));
 }
 
 /// Prints what is worth changing.
-pub(crate) fn print_findings(metrics: &Metrics) {
-    let findings = metrics.activity().findings();
+pub(crate) fn print_findings(findings: &[Finding]) {
     if findings.is_empty() {
         print("analysis: nothing to change\n");
     }

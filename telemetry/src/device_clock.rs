@@ -1,4 +1,5 @@
-//! Times of launches on the device, measured from the completion events of their results.
+//! The clock of a client's devices: which launches are timed there, and when the previous one
+//! completed.
 //!
 //! A device runs its launches in order, so a launch has run since the previous one completed, or
 //! since it was queued, whichever is later. An event's callback costs about a microsecond, which
@@ -7,20 +8,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
 
-use halite_core::{DeviceBuffer, QueuedLaunch};
-use tracing::Span;
-
-use crate::{
-    Metric, Metrics,
-    metrics::{Function, lock},
-};
-
+/// Ends of launches on the devices of a client.
 #[derive(Debug)]
 pub(crate) struct DeviceClock {
     started: Instant,
@@ -38,16 +32,6 @@ struct Timed {
     last: Option<u64>,
     /// For each device of a launch, by position: the newest launch that completed, and when.
     done: Vec<Option<(u64, Instant)>>,
-}
-
-impl Timed {
-    /// Records the end of a launch on the device at `position`; returns the launch before it there.
-    fn end(&mut self, position: usize, number: u64, end: Instant) -> Option<(u64, Instant)> {
-        if self.done.len() <= position {
-            self.done.resize(position + 1, None);
-        }
-        self.done[position].replace((number, end))
-    }
 }
 
 impl DeviceClock {
@@ -78,103 +62,36 @@ impl DeviceClock {
     fn nanos(&self, now: Instant) -> u64 {
         now.saturating_duration_since(self.started).as_nanos() as u64
     }
-}
 
-impl Metrics {
-    /// Times a launch, the client's `number`th, on its first device, and on all of them if a profile
-    /// listens.
-    pub(crate) fn time_launch(
-        self: &Arc<Self>,
-        function: &Arc<Function>,
-        number: u64,
-        launch: &QueuedLaunch<'_>,
-    ) {
-        let profiled = tracing::enabled!(target: "halite::device", tracing::Level::TRACE);
-        let devices = if profiled { usize::MAX } else { 1 };
-        // The events of the devices come on other threads, and belong to the span of this launch.
-        let span = if profiled {
-            Span::current()
-        } else {
-            Span::none()
-        };
-        let Some(output) = launch.outputs.first() else {
-            return;
-        };
-        for (position, output) in output.iter().take(devices).enumerate() {
-            let on_device = OnDevice {
-                number,
-                position,
-                output,
-            };
-            self.time_on_device(function, launch, &on_device, span.clone());
+    fn timed(&self) -> MutexGuard<'_, Timed> {
+        self.timed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that the completion of the client's `number`th launch is observed. The second of two
+    /// successive ones ends a sample.
+    pub(crate) fn observed(&self, number: u64, queued: Instant) {
+        let mut timed = self.timed();
+        let is_second = number > 0 && timed.last == Some(number - 1);
+        timed.last = Some(number);
+        if is_second {
+            let next = self.nanos(queued) + Self::PERIOD.as_nanos() as u64;
+            self.due.store(next, Relaxed);
         }
     }
 
-    /// Requests a notification when the launch completes on one device.
-    fn time_on_device(
-        self: &Arc<Self>,
-        function: &Arc<Function>,
-        launch: &QueuedLaunch<'_>,
-        on_device: &OnDevice<'_>,
-        span: Span,
-    ) {
-        let &OnDevice {
-            number,
-            position,
-            output,
-        } = on_device;
-        let Ok(ready) = output.ready() else { return };
-        let device = output.placement().device.0;
-        if position == 0 {
-            let mut timed = lock(&self.clock.timed);
-            let is_second = number > 0 && timed.last == Some(number - 1);
-            timed.last = Some(number);
-            if is_second {
-                let next = self.clock.nanos(launch.queued) + DeviceClock::PERIOD.as_nanos() as u64;
-                self.clock.due.store(next, Relaxed);
-            }
+    /// Records the end of a launch on the device at `position`; returns the end of the launch before
+    /// it there, if that was observed.
+    pub(crate) fn ended(&self, position: usize, number: u64, end: Instant) -> Option<Instant> {
+        let mut timed = self.timed();
+        if timed.done.len() <= position {
+            timed.done.resize(position + 1, None);
         }
-        // A launch that is complete when the call returns was run by the call itself.
-        let begun = if ready.is_ready() {
-            launch.started
-        } else {
-            launch.queued
-        };
-        let (metrics, function) = (self.clone(), function.clone());
-        ready.notify_when_ready(Box::new(move |result| {
-            let end = Instant::now();
-            let done = lock(&metrics.clock.timed).end(position, number, end);
-            let previous = done.filter(|(previous, _)| number > 0 && *previous == number - 1);
-            let Some((_, previous_end)) = previous else {
-                return;
-            };
-            if result.is_err() {
-                return;
-            }
-            let took = end.saturating_duration_since(previous_end.max(begun));
-            if position == 0 {
-                metrics.clock.long.store(took > DeviceClock::LONG, Relaxed);
-                metrics.timer(Metric::Execute).add_at(end, took);
-                function.add_execution(took);
-            }
-            tracing::trace!(
-                target: "halite::device",
-                parent: &span,
-                program = &*function.name,
-                device,
-                nanos = took.as_nanos() as u64,
-                "execute"
-            );
-        }));
+        let (previous, previous_end) = timed.done[position].replace((number, end))?;
+        (number > 0 && previous == number - 1).then_some(previous_end)
     }
-}
 
-/// A launch as one device runs it.
-struct OnDevice<'a> {
-    /// Number of the launch, over all programs of the client.
-    number: u64,
-    /// Position of the device among those of the launch.
-    position: usize,
-    /// A result on this device.
-    output: DeviceBuffer<'a>,
+    /// Decides by the time of a launch whether all of the next ones are timed.
+    pub(crate) fn took(&self, took: Duration) {
+        self.long.store(took > Self::LONG, Relaxed);
+    }
 }

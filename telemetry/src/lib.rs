@@ -36,6 +36,7 @@ mod counters;
 mod device_clock;
 mod dump;
 mod findings;
+mod function;
 mod metrics;
 mod metrics_file;
 mod observer;

@@ -4,7 +4,6 @@
 //! no lock. Rare work (a compile, a blocking read, an upload) is also recorded with the line of the
 //! user's code.
 
-mod function;
 mod sites;
 
 use std::{
@@ -20,10 +19,11 @@ use std::{
 
 use halite_core::{Compilation, ExecutableSource, Program, Stages};
 
-pub(crate) use self::{function::Function, sites::Sites};
+pub(crate) use self::sites::Sites;
 use crate::{
     Activity, CompileRecord, Counters, InputActivity, TelemetryOptions, Timer, Verbosity, console,
-    device_clock::DeviceClock, dump, metrics_file::MetricsFile, text::program_digest,
+    device_clock::DeviceClock, dump, function::Function, metrics_file::MetricsFile,
+    text::program_digest,
 };
 
 /// Metrics that a client times.
@@ -345,10 +345,10 @@ impl Drop for Metrics {
             file.append(&self.json_line());
         }
         if self.options.verbosity >= Verbosity::Launches {
-            console::print_metrics(self);
+            console::print_metrics(&self.report());
         }
         if self.options.verbosity >= Verbosity::Compiles {
-            console::print_findings(self);
+            console::print_findings(&self.activity().findings());
         }
     }
 }
@@ -399,6 +399,6 @@ fn get_or_insert<T>(
     new
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

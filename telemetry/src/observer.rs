@@ -1,15 +1,15 @@
 //! The observer that feeds [`Metrics`], and the client's access to them.
 
+mod launches;
+
 use std::{sync::Arc, sync::atomic::Ordering::Relaxed};
 
 use halite_core::{
-    Client, Compilation, Error, ExecutableSource, LaunchObserver, Observer, Program, QueuedLaunch,
-    Transfer,
+    Client, Compilation, Error, ExecutableSource, LaunchObserver, Observer, Program, Transfer,
 };
 
-use crate::{
-    Counters, Metric, Metrics, TelemetryOptions, Verbosity, console, dump, metrics::Function,
-};
+use self::launches::FunctionLaunches;
+use crate::{Counters, Metric, Metrics, TelemetryOptions, dump};
 
 /// Metrics of a [`Client`].
 pub trait ClientMetrics: Sized {
@@ -55,9 +55,21 @@ impl Metrics {
     }
 }
 
+impl TelemetryOptions {
+    /// Returns the client with [`Metrics`] that have these options.
+    pub fn attach(self, client: Client) -> Client {
+        let client = if self.blocking_launches {
+            client.with_blocking_launches(true)
+        } else {
+            client
+        };
+        client.with_observer(MetricsObserver(Arc::new(Metrics::new(self))))
+    }
+}
+
 /// The observer of a measured client.
 #[derive(Debug)]
-pub(crate) struct MetricsObserver(pub(crate) Arc<Metrics>);
+struct MetricsObserver(Arc<Metrics>);
 
 impl Observer for MetricsObserver {
     fn compiled(&self, compilation: &Compilation<'_>) -> Option<Box<dyn LaunchObserver>> {
@@ -132,31 +144,5 @@ impl MetricsObserver {
     fn time(&self, metric: Metric, transfer: &Transfer) {
         let timer = self.0.timer(metric);
         timer.add_at(transfer.ended, transfer.duration());
-    }
-}
-
-/// The observer of one program's launches.
-struct FunctionLaunches {
-    metrics: Arc<Metrics>,
-    function: Arc<Function>,
-    inputs: u64,
-    outputs: u64,
-}
-
-impl LaunchObserver for FunctionLaunches {
-    fn launched(&self, launch: &QueuedLaunch<'_>) {
-        let FunctionLaunches {
-            metrics, function, ..
-        } = self;
-        let number = metrics.counters.count_launch();
-        let before = function.count_launch();
-        let took = launch.queued - launch.started;
-        metrics.timer(Metric::Launch).add_at(launch.queued, took);
-        if metrics.clock.is_due(launch.queued) {
-            metrics.time_launch(function, number, launch);
-        }
-        if metrics.options().verbosity >= Verbosity::Launches {
-            console::print_launch(function, before, (self.inputs, self.outputs), launch);
-        }
     }
 }

@@ -1,10 +1,8 @@
 //! Options of the output of telemetry, and the environment variables that set them.
 
-use std::{ffi::OsString, path::PathBuf, sync::Arc};
+use std::{ffi::OsString, path::PathBuf};
 
-use halite_core::{Client, files::of_process};
-
-use crate::{Metrics, observer::MetricsObserver};
+use halite_core::files::of_process;
 
 /// Options of the output of telemetry. By default there is none: metrics are only counted.
 ///
@@ -27,7 +25,7 @@ pub struct TelemetryOptions {
     /// end (`HALITE_METRICS_FILE`).
     pub metrics_file: Option<PathBuf>,
     /// True if launches block until their results are ready (`HALITE_SYNC`): see
-    /// [`Client::with_blocking_launches`].
+    /// [`Client::with_blocking_launches`](halite_core::Client::with_blocking_launches).
     pub blocking_launches: bool,
 }
 
@@ -72,16 +70,6 @@ impl TelemetryOptions {
             metrics_file: path("HALITE_METRICS_FILE").map(|path| of_process(path, &get)),
             blocking_launches: level("HALITE_SYNC", "0 or 1") > Verbosity::Quiet,
         }
-    }
-
-    /// Returns the client with [`Metrics`] that have these options.
-    pub fn attach(self, client: Client) -> Client {
-        let client = if self.blocking_launches {
-            client.with_blocking_launches(true)
-        } else {
-            client
-        };
-        client.with_observer(MetricsObserver(Arc::new(Metrics::new(self))))
     }
 }
 

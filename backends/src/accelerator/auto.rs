@@ -3,11 +3,15 @@
 use halite_core::{Error, ErrorKind, Result, warning};
 use halite_fetch::Progress;
 
-use super::{Accelerator, Devices, OpenOptions, Opened, words};
+use super::{Accelerator, words};
 use crate::{
-    cpu, cuda, embedded,
+    cpu, cuda,
+    devices::Devices,
+    embedded,
     environment::{Environment, OPEN, PLATFORM},
     locate::Failure,
+    opened::Opened,
+    options::OpenOptions,
     tpu,
 };
 

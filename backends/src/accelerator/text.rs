@@ -4,8 +4,11 @@ use std::{fmt, str::FromStr};
 
 use halite_core::{Error, Result};
 
-use super::{Accelerator, Devices, MOST_CPU_DEVICES};
-use crate::vendor;
+use super::Accelerator;
+use crate::{
+    devices::{Devices, MOST_CPU_DEVICES},
+    vendor,
+};
 
 impl fmt::Display for Accelerator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -25,20 +28,6 @@ impl fmt::Display for Accelerator {
 fn counted(f: &mut fmt::Formatter<'_>, name: &str, count: Option<u32>) -> fmt::Result {
     f.write_str(name)?;
     count.map_or(Ok(()), |count| write!(f, ":{count}"))
-}
-
-/// What follows the name of the platform: nothing, `:2`, or `:[0,1]`.
-impl fmt::Display for Devices {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::All => Ok(()),
-            Self::Count(count) => write!(f, ":{count}"),
-            Self::Indices(indices) => {
-                let indices: Vec<String> = indices.iter().map(u32::to_string).collect();
-                write!(f, ":[{}]", indices.join(","))
-            }
-        }
-    }
 }
 
 /// Parses a number of virtual devices.

@@ -5,7 +5,7 @@ use std::{env, time::Duration};
 use halite_core::{Error, ErrorKind, ProcessGroup, Result};
 
 use super::Driver;
-use crate::accelerator::Devices;
+use crate::devices::Devices;
 
 /// Returns the indices of these devices; empty for all.
 pub(super) fn indices(driver: &Driver, devices: &Devices) -> Result<Vec<u32>> {

@@ -6,8 +6,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use super::DeviceId;
-use crate::{ProgramFacts, TensorType};
+use crate::{DeviceId, ProgramFacts, TensorType};
 
 /// A StableHLO program with its signature.
 #[derive(Clone, Debug)]

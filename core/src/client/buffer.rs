@@ -2,11 +2,13 @@
 
 use std::{fmt, panic::Location, sync::Arc, time::Instant};
 
-use super::{ClientId, Session};
+use super::{
+    ClientId, Transfer,
+    erased::{AnyBuffer, AnyBuffers, AnyEvent},
+    session::Session,
+};
 use crate::{
     AlignedBytes, Error, OnFetched, OnFilled, OnReady, Pending, Placement, Result, TensorType,
-    Transfer,
-    erased::{AnyBuffer, AnyBuffers, AnyEvent},
 };
 
 /// Data on devices of any backend: one buffer for each device, such as the shards of an

@@ -6,10 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Client, Loaded};
+use super::{Client, Compilation, ExecutableSource, Loaded, erased::AnyExecutable};
 use crate::{
-    CachedProgram, Compilation, CompileCause, CompileOptions, Compiled, Error, ExecutableSource,
-    Program, ProgramCache, ProgramKey, Result, Signature, erased::AnyExecutable,
+    CachedProgram, CompileCause, CompileOptions, Compiled, Error, Program, ProgramCache,
+    ProgramKey, Result, Signature,
 };
 
 impl Client {

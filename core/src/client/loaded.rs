@@ -2,11 +2,14 @@
 
 use std::{fmt, panic::Location, sync::Arc, time::Instant};
 
-use super::session::{Producer, Session};
-use crate::{
-    Arg, DeviceBuffers, DeviceId, Error, ErrorKind, HloSharding, Interpreted, LargeBuffer,
-    LaunchObserver, ProgramMemory, QueuedLaunch, Result, Sharding, Signature, TensorType,
+use super::{
+    DeviceBuffers, LaunchObserver, QueuedLaunch,
     erased::AnyExecutable,
+    session::{Producer, Session},
+};
+use crate::{
+    Arg, DeviceId, Error, ErrorKind, HloSharding, Interpreted, LargeBuffer, ProgramMemory, Result,
+    Sharding, Signature, TensorType,
 };
 
 /// A compiled program of any backend, loaded on its devices and ready to launch. It corresponds to

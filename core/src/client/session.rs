@@ -6,8 +6,9 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+use super::Observer;
 use crate::{
-    DeviceId, Error, ErrorKind, LargeBuffer, Observer, Result,
+    DeviceId, Error, ErrorKind, LargeBuffer, Result,
     compile_cause::{explain_out_of_memory, explain_queued_out_of_memory},
 };
 

@@ -35,7 +35,10 @@ pub(crate) use self::{
         ForeignBytes, Layout, Target, layout_of, layouts, shape_specs, transfer_bytes, upload_bytes,
     },
 };
-use crate::status::{Outcome, Status, guard};
+use crate::{
+    handle::publish_error,
+    status::{Outcome, Status, guard},
+};
 
 /// The minor version of the oldest callers: their structs have every field without `[since ..]` in
 /// `halite-pjrt-sys`.
@@ -100,7 +103,7 @@ pub(crate) unsafe fn run<T: CStruct>(
         Ok(()) => std::ptr::null_mut(),
         Err(status) => {
             let function = T::LAYOUT.name.trim_end_matches("_Args");
-            status.in_function(function).into_handle()
+            publish_error(status.in_function(function))
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Buffers: contents, deletion, and what callers ask of them.
 
-mod placeholder;
-
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use halite_core::{DeviceBuffers, Placement, TensorType};

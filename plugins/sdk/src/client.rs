@@ -1,6 +1,7 @@
-//! Clients: the devices and memories of a backend, as handles.
+//! Clients: the devices and memories of a backend, and its topology, as handles.
 
 mod host_maps;
+mod topology;
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -15,16 +16,17 @@ use halite_pjrt_sys::{
 use halite_stablehlo::Version;
 
 use self::host_maps::HostMaps;
+pub(crate) use self::topology::Topology;
 use crate::{
     Options, Plugin,
     abi::{CallerStore, Function, Given, Shared, getters, int, named_values, room},
     device::{Device, Memory},
     handle::{find, objects, publish, publish_as, reserve, take},
-    options::{NamedValues, Value},
+    options::NamedValues,
     program,
     status::{Outcome, Status, drop_logged},
     text,
-    topology::Topology,
+    value::Value,
 };
 
 /// A client of a backend. Buffers and executables keep it alive.

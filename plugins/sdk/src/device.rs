@@ -8,10 +8,11 @@ use halite_pjrt_sys::{device::*, memory::*};
 use crate::{
     abi::{Function, Given, Shared, getters, int},
     handle::{find, objects, pointer, publish, reserve},
-    options::{NamedValues, Value},
+    options::NamedValues,
     serialized::delete,
     status::{Outcome, Status},
     text,
+    value::Value,
 };
 
 /// A device of a client.

@@ -18,6 +18,8 @@ use std::{
     },
 };
 
+use halite_pjrt_sys::error::PJRT_Error;
+
 use crate::status::{Outcome, Status};
 
 /// A type with handles.
@@ -112,13 +114,16 @@ pub(crate) fn publish<T: Object>(object: Arc<T>) -> *mut T::Handle {
     pointer(handle)
 }
 
-/// [`publish`] for errors, which cannot fail: without a cell, the handle is of no object.
-pub(crate) fn publish_or_dangle<T: Object>(object: Arc<T>) -> *mut T::Handle {
+objects!(Status => PJRT_Error);
+
+/// [`publish`] for errors, which cannot fail: without a cell, the handle is of no object. The caller
+/// frees it.
+pub(crate) fn publish_error(status: Status) -> *mut PJRT_Error {
     static NO_OBJECT: Cell = [const { AtomicU64::new(0) }; 2];
 
     match try_reserve() {
         Some(handle) => {
-            publish_as(handle, object);
+            publish_as(handle, Arc::new(status));
             pointer(handle)
         }
         None => (&raw const NO_OBJECT).cast_mut().cast(),
@@ -244,8 +249,6 @@ fn unknown<T: Object>(handle: usize) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use halite_pjrt_sys::error::PJRT_Error;
-
     use super::*;
 
     fn message(outcome: Outcome<Arc<Status>>) -> String {

@@ -52,16 +52,19 @@ pub mod check;
 mod client;
 mod compile;
 mod device;
+mod device_layout;
 mod driver;
 mod dtype;
+mod error;
 mod event;
 mod executable;
 mod execute;
+mod extensions;
 mod handle;
 mod host_memory;
 mod layout;
-mod layouts;
 mod options;
+mod placeholder;
 mod program;
 mod promise;
 mod queue;
@@ -70,10 +73,10 @@ mod shardings;
 mod status;
 mod sync;
 mod table;
-mod topology;
 mod traced;
 mod transfer;
 mod transfer_manager;
+mod value;
 
 use std::ffi::c_char;
 
@@ -85,11 +88,12 @@ pub use halite_core;
 #[doc(hidden)]
 pub use halite_pjrt_sys::PJRT_Api;
 pub use host_memory::HostMemory;
-pub use options::{Options, Value};
+pub use options::Options;
 pub use program::parse;
 pub use queue::{DeviceQueue, Signal, SignalEvent};
 pub use table::api;
 pub use traced::Traced;
+pub use value::Value;
 
 /// A plugin: how its clients are made. [`export_plugin!`] implements it.
 pub trait Plugin: 'static {

@@ -1,6 +1,6 @@
 //! Options of a client, and attributes of plugins and devices.
 
-use std::{ffi::c_char, fmt, sync::Arc};
+use std::{ffi::c_char, sync::Arc};
 
 use halite_core::{Error, KeyValueStore, Result};
 use halite_pjrt_sys::base::{PJRT_NamedValue, PJRT_NamedValue_Type, PJRT_NamedValue_Value};
@@ -8,46 +8,8 @@ use halite_pjrt_sys::base::{PJRT_NamedValue, PJRT_NamedValue_Type, PJRT_NamedVal
 use crate::{
     HostMemory,
     abi::{CallerStore, Shared},
+    value::Value,
 };
-
-/// The value of an option or attribute.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// Text.
-    Text(String),
-    /// An integer.
-    Int(i64),
-    /// A list of integers.
-    Ints(Vec<i64>),
-    /// A 32-bit float.
-    Float(f32),
-    /// A boolean.
-    Bool(bool),
-}
-
-macro_rules! from {
-    ($($rust:ty => $variant:ident),* $(,)?) => {
-        $(impl From<$rust> for Value {
-            fn from(value: $rust) -> Self {
-                Value::$variant(value.into())
-            }
-        })*
-    };
-}
-
-from! { &str => Text, String => Text, i64 => Int, Vec<i64> => Ints, f32 => Float, bool => Bool }
-
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Value::Text(text) => write!(f, "{text:?}"),
-            Value::Int(number) => number.fmt(f),
-            Value::Ints(numbers) => write!(f, "{numbers:?}"),
-            Value::Float(number) => number.fmt(f),
-            Value::Bool(yes) => yes.fmt(f),
-        }
-    }
-}
 
 /// The options with which a caller creates a client, by name.
 ///

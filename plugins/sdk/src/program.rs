@@ -4,7 +4,7 @@
 use halite_core::{Error, Program, Result};
 use halite_stablehlo::{Interface, Module, Version};
 
-use crate::{layouts, status::Outcome};
+use crate::{device_layout, status::Outcome};
 
 /// The newest version of StableHLO that plugins accept; callers downgrade programs to it.
 pub(crate) const NEWEST_STABLEHLO: Version = Version::NEWEST;
@@ -20,7 +20,7 @@ pub(crate) fn read(code: &[u8], replicas: usize, partitions: usize) -> Outcome<I
     let mut module = Module::read(code)?;
     module.set_devices(replicas, partitions);
     module.verify()?;
-    layouts::check(&module)?;
+    device_layout::check(&module)?;
     Ok(module.interface()?)
 }
 

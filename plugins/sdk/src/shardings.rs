@@ -1,54 +1,20 @@
-//! The extension `Shardings`: how the arguments and results of a program are distributed over its
-//! partitions, as callers need to know for programs that leave it to the compiler.
+//! How the arguments and results of a program are distributed over its partitions, in the form that
+//! callers get.
 
 use std::ffi::c_char;
 
 use halite_core::HloSharding;
-use halite_pjrt_sys::{
-    base::{PJRT_Extension_Base, PJRT_Extension_Type},
-    extension::{
-        PJRT_Shardings_Extension, PJRT_Shardings_PJRT_Executable_OutputShardings_Args,
-        PJRT_Shardings_PJRT_Executable_ParameterShardings_Args,
-    },
-};
 use halite_stablehlo::InterfaceTensor;
 use prost::Message;
 
-use crate::{
-    abi::{Shared, entry, getters},
-    executable::Executable,
-};
-
-/// The node of the extension, which is the last one.
-pub(crate) const EXTENSION: &Shared<PJRT_Shardings_Extension> = &Shared(PJRT_Shardings_Extension {
-    base: PJRT_Extension_Base {
-        struct_size: size_of::<PJRT_Shardings_Extension>(),
-        r#type: PJRT_Extension_Type::Shardings,
-        next: std::ptr::null_mut(),
-    },
-    parameter_shardings: Some(entry::<PJRT_Shardings_PJRT_Executable_ParameterShardings_Args>),
-    output_shardings: Some(entry::<PJRT_Shardings_PJRT_Executable_OutputShardings_Args>),
-});
-
-getters! {
-    PJRT_Shardings_PJRT_Executable_ParameterShardings_Args(executable: Executable) => |out| {
-        let shardings = &executable.parameter_shardings;
-        out.num_parameters = shardings.sizes.len();
-        (out.shardings, out.sharding_sizes) = shardings.raw();
-    };
-    PJRT_Shardings_PJRT_Executable_OutputShardings_Args(executable: Executable) => |out| {
-        let shardings = &executable.output_shardings;
-        out.num_outputs = shardings.sizes.len();
-        (out.shardings, out.sharding_sizes) = shardings.raw();
-    };
-}
+use crate::abi::Shared;
 
 /// Serialized shardings of the arguments or results of a program.
 pub(crate) struct Shardings {
     pub(crate) serialized: Box<[Vec<u8>]>,
     /// Pointers at `serialized`.
     starts: Shared<Box<[*const c_char]>>,
-    sizes: Box<[usize]>,
+    pub(crate) sizes: Box<[usize]>,
 }
 
 impl Shardings {
@@ -77,7 +43,8 @@ impl Shardings {
         }
     }
 
-    fn raw(&self) -> (*const *const c_char, *const usize) {
+    /// The pointers and the sizes.
+    pub(crate) fn raw(&self) -> (*const *const c_char, *const usize) {
         (self.starts.0.as_ptr(), self.sizes.as_ptr())
     }
 }

@@ -1,4 +1,5 @@
-//! Errors as the C API has them: a code and a message. Panics of a backend become one.
+//! Errors as the C API has them: a code and a message. Panics of a backend become one. Nothing here
+//! knows handles or callers.
 
 use std::{
     any::Any,
@@ -7,15 +8,7 @@ use std::{
 };
 
 use halite_core::{Error, ErrorKind};
-use halite_pjrt_sys::error::{
-    PJRT_Error, PJRT_Error_Code as Code, PJRT_Error_Destroy_Args, PJRT_Error_ForEachPayload_Args,
-    PJRT_Error_GetCode_Args, PJRT_Error_Message_Args,
-};
-
-use crate::{
-    abi::{self, Function, Given},
-    handle::{find, objects, publish_or_dangle, take},
-};
+use halite_pjrt_sys::error::PJRT_Error_Code as Code;
 
 /// The result of a call or of asynchronous work.
 pub(crate) type Outcome<T = ()> = Result<T, Status>;
@@ -28,8 +21,6 @@ pub(crate) struct Status {
     /// The message names the operation already.
     names_operation: bool,
 }
-
-objects!(Status => PJRT_Error);
 
 impl Status {
     pub(crate) fn new(code: Code, message: impl Into<Arc<str>>) -> Self {
@@ -70,11 +61,6 @@ impl Status {
             true => self,
             false => Status::of_work(self.code, format!("{name}: {}", self.message)),
         }
-    }
-
-    /// Gives the error to a caller, who frees it.
-    pub(crate) fn into_handle(self) -> *mut PJRT_Error {
-        publish_or_dangle(Arc::new(self))
     }
 
     /// The status of a code that a caller passed; `Ok` for 0.
@@ -157,37 +143,5 @@ pub(crate) fn drop_logged<T>(value: T) {
     });
     if let Err(status) = dropped {
         tracing::error!("a destructor failed: {}", status.message);
-    }
-}
-
-/// Frees an error; null is allowed. Cannot fail.
-pub(crate) fn destroy(args: &PJRT_Error_Destroy_Args) {
-    // An unknown handle is ignored, as there is no way to report it.
-    _ = take::<Status>(args.error);
-}
-
-/// The text of an error.
-pub(crate) fn message(args: &mut PJRT_Error_Message_Args) {
-    let status = find::<Status>(args.error.cast_mut());
-    (args.message, args.message_size) = match &status {
-        // The registry keeps the text until the error is destroyed.
-        Ok(status) => crate::text(&status.message),
-        Err(_) => crate::text("unknown error: too many handles are alive"),
-    };
-}
-
-impl Function for PJRT_Error_GetCode_Args {
-    fn call(args: &Given<Self>, out: &mut Self) -> Outcome {
-        out.code = find::<Status>(args.error.cast_mut())?.code;
-        Ok(())
-    }
-}
-
-impl Function for PJRT_Error_ForEachPayload_Args {
-    const HAS_RESULTS: bool = false;
-
-    fn call(args: &Given<Self>, _: &mut Self) -> Outcome {
-        find::<Status>(args.error.cast_mut())?;
-        abi::visit_payloads(args)
     }
 }

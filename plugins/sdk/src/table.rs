@@ -10,8 +10,8 @@ use crate::{
     Plugin,
     abi::{Function, Shared, entry, run, run_infallible},
     client::create,
-    layouts::EXTENSION,
-    status::{destroy, message},
+    error::{destroy, message},
+    extensions::FIRST,
 };
 
 /// The table of a plugin, which is constant and lives as long as the process.
@@ -55,7 +55,7 @@ macro_rules! table {
     ({ $($special:ident = $function:expr,)* } $($slot:ident)*) => {
         PJRT_Api {
             struct_size: PJRT_Api::STRUCT_SIZE,
-            extension_start: (&raw const EXTENSION.0).cast_mut().cast(),
+            extension_start: (&raw const FIRST.0).cast_mut().cast(),
             pjrt_api_version: PJRT_Api_Version {
                 major_version: 0,
                 minor_version: API_MINOR,

@@ -8,7 +8,10 @@ use halite_pjrt_sys::{
 };
 
 use super::Given;
-use crate::status::{Outcome, Status};
+use crate::{
+    handle::publish_error,
+    status::{Outcome, Status},
+};
 
 /// A callback of `PJRT_Event_OnReady`.
 pub(crate) struct ErrorCallback {
@@ -33,9 +36,7 @@ impl ErrorCallback {
 
     /// Calls it with a new error, or null for success.
     pub(crate) fn call(self, outcome: Outcome) {
-        let error = outcome
-            .err()
-            .map_or(std::ptr::null_mut(), Status::into_handle);
+        let error = outcome.err().map_or(std::ptr::null_mut(), publish_error);
         // SAFETY: the caller's function, with the caller's argument, once.
         unsafe { (self.callback)(error, self.user_arg) };
     }

@@ -14,7 +14,7 @@ use halite_pjrt_sys::{
 
 use super::Given;
 use crate::{
-    handle::take,
+    handle::{publish_error, take},
     status::{Outcome, Status},
 };
 
@@ -77,7 +77,7 @@ unsafe extern "C-unwind" fn callback_error(
         // SAFETY: this function's condition.
         size => unsafe { slice::from_raw_parts(message.cast(), size) },
     };
-    Status::new(code, String::from_utf8_lossy(bytes)).into_handle()
+    publish_error(Status::new(code, String::from_utf8_lossy(bytes)))
 }
 
 /// The outcome of a callback.

@@ -8,7 +8,7 @@ use halite_pjrt_sys::{
 };
 
 use super::Given;
-use crate::{options::Value, status::Status};
+use crate::{status::Status, value::Value};
 
 /// A list that two fields of a struct of arguments describe: `list!(args, dims, num_dims)`.
 macro_rules! list {

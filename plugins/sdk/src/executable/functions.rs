@@ -7,13 +7,13 @@ use halite_pjrt_sys::executable::*;
 use super::{Compiled, Executable, Instance, Kinds, LoadedExecutable};
 use crate::{
     abi::{Function, Given, as_bytes, getters, list, nested, write_program},
-    client::Client,
+    client::{Client, Topology},
     handle::{find, publish, take},
-    options::{NamedValues, Value},
+    options::NamedValues,
     serialized::Bytes,
     status::{Outcome, Status, drop_logged},
     text,
-    topology::Topology,
+    value::Value,
 };
 
 fn publish_loaded(instance: Arc<Instance>) -> *mut PJRT_LoadedExecutable {

@@ -12,36 +12,14 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// The circles of each crate, by its folder. Those that are left are of types that own each other:
-/// a client and what it opens, a trace and its tensors.
+/// The circles of each crate, by its folder: of types that own each other, as a trace and its tensors.
 const CIRCLES: &[(&str, &[&str])] = &[
-    ("backends", &["accelerator cpu cuda embedded tpu vendor"]),
-    ("backends/fetch", &["cache client unpack"]),
-    (
-        "backends/pjrt",
-        &[
-            "at_exit buffer client compile custom_call device event executable extension in_flight \
-             isolate key loaded owned_client plugin probe profiler program table topology xla_flags",
-        ],
-    ),
     (
         "backends/pjrt-sys",
         &["buffer client topology", "device memory"],
     ),
-    ("core", &["backend sharding", "client erased observer"]),
     ("core/ir", &["graph infer op"]),
     ("nn", &["tensor trace"]),
-    (
-        "plugins/sdk",
-        &[
-            "abi handle layout options promise status",
-            "buffer client executable layouts program shardings topology transfer",
-        ],
-    ),
-    (
-        "telemetry",
-        &["console device_clock metrics observer options"],
-    ),
     ("train", &["fit trainer"]),
 ];
 

@@ -11,7 +11,8 @@
 
 use std::{any::Any, fmt, panic::Location, time::Duration, time::Instant};
 
-use crate::{CompileCause, DeviceBuffers, DeviceId, Error, Loaded, Program};
+use super::{DeviceBuffers, Loaded};
+use crate::{CompileCause, DeviceId, Error, Program};
 
 /// An observer of the work of one or more clients.
 ///

@@ -74,7 +74,7 @@ impl FromStr for CudaAllocator {
 
 impl CudaOptions {
     /// Options of the plugin's client for these of the visible devices; all if `devices` is empty.
-    pub(super) fn client(&self, devices: &[u32]) -> Result<Vec<(String, OptionValue)>> {
+    pub(crate) fn client(&self, devices: &[u32]) -> Result<Vec<(String, OptionValue)>> {
         let invalid = |what: String| Err(Error::invalid("cuda options", what));
         let mut options: Vec<(String, OptionValue)> = vec![("platform_name".into(), "cuda".into())];
         if !devices.is_empty() {

@@ -10,14 +10,15 @@ use halite_pjrt_sys::{device::*, topology::*};
 use prost::Message;
 use sha2::{Digest, Sha256};
 
+use super::Client;
 use crate::{
     abi::{Function, Given, Shared, getters, int, list},
-    client::Client,
     handle::{find, objects, publish, take},
-    options::{NamedValues, Value},
+    options::NamedValues,
     serialized::Bytes,
     status::{Outcome, Status, drop_logged},
     text,
+    value::Value,
 };
 
 /// The devices of a client, or a deserialized topology.

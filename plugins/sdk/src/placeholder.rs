@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use halite_pjrt_sys::buffer::*;
 
-use super::{Buffer, Content};
 use crate::{
     abi::{Function, Given, list, text},
+    buffer::{Buffer, Content},
     client::Client,
     dtype::tensor_type,
     event::Event,

@@ -1,5 +1,10 @@
 //! Which devices of a platform.
 
+use std::fmt;
+
+/// Upper bound of the number of virtual devices; each takes threads and memory.
+pub(crate) const MOST_CPU_DEVICES: u32 = 1024;
+
 /// Devices of a platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Devices {
@@ -39,6 +44,20 @@ impl Devices {
                 )),
                 None => Ok(indices.clone()),
             },
+        }
+    }
+}
+
+/// What follows the name of the platform: nothing, `:2`, or `:[0,1]`.
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => Ok(()),
+            Self::Count(count) => write!(f, ":{count}"),
+            Self::Indices(indices) => {
+                let indices: Vec<String> = indices.iter().map(u32::to_string).collect();
+                write!(f, ":[{}]", indices.join(","))
+            }
         }
     }
 }

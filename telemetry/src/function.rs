@@ -3,7 +3,7 @@
 use std::{
     panic::Location,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -11,7 +11,6 @@ use std::{
 
 use halite_core::Interpreted;
 
-use super::lock;
 use crate::{FunctionActivity, InterpretedActivity};
 
 /// Counts of a function, over all programs compiled from it.
@@ -19,7 +18,7 @@ use crate::{FunctionActivity, InterpretedActivity};
 pub(crate) struct Function {
     pub(crate) name: Arc<str>,
     pub(crate) origin: Option<&'static Location<'static>>,
-    pub(super) compiles: AtomicU64,
+    pub(crate) compiles: AtomicU64,
     launches: AtomicU64,
     /// Devices of a launch, as last compiled.
     pub(crate) devices: AtomicU64,
@@ -31,7 +30,7 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    pub(super) fn new(name: Arc<str>, origin: Option<&'static Location<'static>>) -> Self {
+    pub(crate) fn new(name: Arc<str>, origin: Option<&'static Location<'static>>) -> Self {
         Function {
             name,
             origin,
@@ -44,9 +43,14 @@ impl Function {
         }
     }
 
+    fn operations(&self) -> MutexGuard<'_, Vec<Interpreted>> {
+        let operations = self.interpreted.lock();
+        operations.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Adds the operations of a program that an interpreter computes.
     pub(crate) fn add_interpreted(&self, operations: Vec<Interpreted>) {
-        lock(&self.interpreted).extend(operations);
+        self.operations().extend(operations);
     }
 
     /// Counts a launch, and returns the number of launches before.
@@ -61,7 +65,7 @@ impl Function {
             .fetch_add(took.as_nanos() as u64, Relaxed);
     }
 
-    pub(super) fn activity(&self) -> FunctionActivity {
+    pub(crate) fn activity(&self) -> FunctionActivity {
         FunctionActivity {
             name: self.name.clone(),
             origin: self.origin,
@@ -74,9 +78,9 @@ impl Function {
         }
     }
 
-    pub(super) fn interpreted(&self) -> Vec<InterpretedActivity> {
+    pub(crate) fn interpreted(&self) -> Vec<InterpretedActivity> {
         let mut all: Vec<InterpretedActivity> = Vec::new();
-        for one in &*lock(&self.interpreted) {
+        for one in &*self.operations() {
             let operation = one.to_string();
             let took = Duration::from_nanos(one.nanoseconds.load(Relaxed));
             match all.iter_mut().find(|known| known.operation == operation) {

@@ -3,11 +3,12 @@
 
 use std::{any::Any, fmt::Debug, sync::Arc};
 
+use super::{DeviceBuffers, session::Session};
 use crate::{
-    AlignedBytes, Arg, Backend, Buffer, CompileOptions, Device, DeviceBuffers, DeviceId, Error,
-    ErrorKind, Event, Executable, HloSharding, HostBytes, Interpreted, Launch, OnFetched, OnFilled,
-    OnReady, PinnedMemory, Placement, Platform, Program, ProgramKey, ProgramMemory, Result,
-    Signature, TensorType, client::Session,
+    AlignedBytes, Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Error, ErrorKind, Event,
+    Executable, HloSharding, HostBytes, Interpreted, Launch, OnFetched, OnFilled, OnReady,
+    PinnedMemory, Placement, Platform, Program, ProgramKey, ProgramMemory, Result, Signature,
+    TensorType,
 };
 
 pub(crate) trait AnyEvent: Send + Sync {

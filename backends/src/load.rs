@@ -1,35 +1,21 @@
-//! Plugins of an accelerator: they are loaded, and their clients are created, alone or in a job.
+//! Plugins of accelerators: they are loaded, and their clients are created, alone or in a job.
 
 use std::{
-    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use halite_core::{Client, ErrorKind, Kernels, KeyValueStore, Result};
-use halite_fetch::Cache;
 use halite_pjrt::{LoadOptions, OptionValue, Plugin};
 
-use super::{Driver, OpenOptions, Opened};
 use crate::{
-    cuda,
     environment::Environment,
     kernels,
-    locate::{Located, Source},
+    locate::Located,
     needed,
+    opened::{Driver, Opened},
+    options::OpenOptions,
 };
-
-pub(super) fn by_path(path: PathBuf, options: &OpenOptions) -> Result<Opened> {
-    if cuda::is_plugin(&path) {
-        cuda::load_libraries(&path, &Cache::open(options.cache.as_deref())?);
-    }
-    let located = Located {
-        path,
-        source: Source::Given,
-        plugin: None,
-    };
-    load_in_job(located, options)
-}
 
 /// Loads a plugin, and creates a client of the devices of all processes where the plugin can.
 pub(crate) fn load_in_job(located: Located, options: &OpenOptions) -> Result<Opened> {
