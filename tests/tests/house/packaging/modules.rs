@@ -16,7 +16,6 @@ use syn::{
 /// a client and what it opens, a trace and its tensors.
 const CIRCLES: &[(&str, &[&str])] = &[
     ("backends", &["accelerator cpu cuda embedded tpu vendor"]),
-    ("backends/fetch", &["cache client unpack"]),
     (
         "backends/pjrt",
         &[
