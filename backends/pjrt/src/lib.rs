@@ -77,6 +77,7 @@ mod key;
 mod key_value;
 mod library_file;
 mod loaded;
+mod loader;
 mod op_sharding;
 mod options;
 mod owned_client;
@@ -101,8 +102,9 @@ pub use event::PjrtEvent;
 pub use executable::PjrtExecutable;
 #[doc(hidden)]
 pub use frame::seal;
-pub use plugin::{Extension, LoadOptions, OLDEST_MINOR, Plugin, StableHloVersions};
+pub use plugin::{Extension, LoadOptions, Plugin, StableHloVersions};
 pub use profiler::{Profiler, Profiling};
 pub use program::{CompiledInstruction, CompiledProgram, ShardingBytes};
+pub use table::OLDEST_MINOR;
 pub use topology::Topology;
 pub use value::{OptionValue, Options, printable};

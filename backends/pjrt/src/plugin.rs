@@ -21,13 +21,11 @@ use crate::{
     isolate::{self, Isolation},
     key::EnvironmentFlags,
     library_file,
+    loader::{self, OP},
     probe::probe,
-    table::{IN_LOADER, Table},
+    table::Table,
     value::{OptionValue, Options},
 };
-
-/// The oldest minor version that is loaded. Before it the table had another order.
-pub const OLDEST_MINOR: i32 = 58;
 
 /// A loaded plugin. It stays loaded until the process ends.
 pub struct Plugin {
@@ -236,11 +234,7 @@ impl Plugin {
     /// can be loaded, and the process can end by `_exit` or a signal only: `exit`, as at the end of
     /// `main`, waits for the loader.
     pub fn stuck_in_loader() -> Option<PathBuf> {
-        IN_LOADER
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .first()
-            .cloned()
+        loader::running()
     }
 
     /// The file it was loaded from.
@@ -405,8 +399,6 @@ impl fmt::Debug for Plugin {
         write!(f, "Plugin({} {major}.{minor})", self.path.display())
     }
 }
-
-pub(crate) const OP: &str = "load plugin";
 
 fn stuck(path: &Path, waited: Duration) -> Error {
     let why = match Plugin::stuck_in_loader() {
