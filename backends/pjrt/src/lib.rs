@@ -60,6 +60,7 @@ mod compile;
 mod custom_call;
 mod device;
 mod environment;
+mod environment_flags;
 mod error;
 mod event;
 mod executable;

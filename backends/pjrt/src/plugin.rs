@@ -16,10 +16,10 @@ use halite_pjrt_sys::base::*;
 
 use crate::{
     CallTime, Pjrt, Profiler, Topology, at_exit, environment,
+    environment_flags::EnvironmentFlags,
     frame::{Build, identity},
     gate::Gate,
     isolate::{self, Isolation},
-    key::EnvironmentFlags,
     library_file,
     loader::{self, OP},
     probe::probe,
