@@ -86,6 +86,7 @@ mod plugin;
 mod probe;
 mod profiler;
 mod program;
+mod program_error;
 mod quirks;
 mod scan;
 mod signature;

@@ -13,9 +13,9 @@ use super::PjrtExecutable;
 use crate::{
     PjrtBuffer,
     buffer::{Kind, is_shared},
-    compile::of_program,
     handle::Handle,
     in_flight::Permit,
+    program_error::of_program,
 };
 
 const OP: &str = "launch";
