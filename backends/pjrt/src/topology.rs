@@ -34,12 +34,27 @@ enum Owner {
     Client(#[allow(dead_code, reason = "keeps the client alive")] Arc<Shared>),
 }
 
+impl Plugin {
+    /// Describes devices that need not be here, to compile for: `v5e:4x4` on a TPU plugin.
+    ///
+    /// # Errors
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin has no topologies by
+    /// name; errors of the plugin about the name.
+    pub fn topology(&'static self, name: &str, options: Options) -> Result<Topology> {
+        Topology::create(self, name, options)
+    }
+
+    /// A topology that [`Topology::serialize`] wrote.
+    ///
+    /// # Errors
+    /// If the bytes are not a topology of this plugin.
+    pub fn deserialize_topology(&'static self, serialized: &[u8]) -> Result<Topology> {
+        Topology::deserialize(self, serialized)
+    }
+}
+
 impl Topology {
-    pub(crate) fn create(
-        plugin: &'static Plugin,
-        name: &str,
-        options: Options,
-    ) -> Result<Topology> {
+    fn create(plugin: &'static Plugin, name: &str, options: Options) -> Result<Topology> {
         const OP: &str = "create topology";
         check_options(OP, &options)?;
         check_name(name).map_err(|message| Error::invalid(OP, format!("`{name}`: {message}")))?;
@@ -58,7 +73,7 @@ impl Topology {
         Self::owned(plugin, Handle::from_plugin(OP, args.topology)?, Owner::Us)
     }
 
-    pub(crate) fn deserialize(plugin: &'static Plugin, serialized: &[u8]) -> Result<Topology> {
+    fn deserialize(plugin: &'static Plugin, serialized: &[u8]) -> Result<Topology> {
         const OP: &str = "deserialize topology";
         let mut args = PJRT_TopologyDescription_Deserialize_Args {
             serialized_topology: serialized.as_ptr().cast(),
