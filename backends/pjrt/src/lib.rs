@@ -59,6 +59,7 @@ mod collectives;
 mod compile;
 mod custom_call;
 mod device;
+mod element_types;
 mod environment;
 mod environment_flags;
 mod error;
