@@ -15,7 +15,7 @@ use halite_pjrt_sys::{buffer::*, event::PJRT_Event};
 
 use self::row_major::RowMajor;
 pub(crate) use self::upload::{failed, upload};
-use crate::{PjrtEvent, client::Shared, handle::Handle};
+use crate::{PjrtEvent, handle::Handle, shared_client::Shared};
 
 /// Bytes on a device of a plugin. Dropping frees them once queued work no longer needs them.
 #[derive(Debug)]

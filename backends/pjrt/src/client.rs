@@ -1,42 +1,31 @@
 //! Clients: a plugin's connection to its devices, as a [`Backend`].
 
 mod pinned;
-mod shared;
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicI32},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use halite_core::{
     Backend, CompileOptions, Device, Error, ErrorKind, Faults, HostBytes, KeyValueStore,
     PinnedMemory, Placement, Platform, Program, ProgramKey, Result, Signature, TensorType,
-    wait::{Limit, default_limit},
 };
 use halite_pjrt_sys::client::*;
 
-pub(crate) use self::shared::Shared;
 use crate::{
     PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Topology, at_exit,
     buffer::{failed, upload},
-    callbacks::Callbacks,
     compile::{compile, load},
     custom_call,
     device::list_devices,
     environment,
     gate::Gate,
     handle::Handle,
-    in_flight::InFlight,
     isolate,
     key::{self, program_key},
     key_value::Callbacks as StoreCallbacks,
     owned_client::{Alone, OP_CREATE, Owned, alone},
     plugin::{Plugin, StableHloVersions},
     quirks::Quirks,
+    shared_client::Shared,
     value::{OptionValue, Options, check_options, to_named},
     xla_flags,
 };
@@ -135,31 +124,15 @@ impl Pjrt {
     ) -> Result<Self> {
         let variables = key::client_variables(plugin);
         let mut client = create_client(plugin, &options, store)?;
-        let name = client.platform_name()?;
+        let name = client.platform_name().clone();
         let version = described_version(plugin, &name, client.platform_version()?);
-        let platform = Platform {
-            name: name.into(),
-            version,
-        };
+        let platform = Platform { name, version };
         let devices = list_devices(plugin.table(), client.client, &platform.name)?;
         check_local(plugin, &devices)?;
         let quirks = Quirks::of(&platform.name, plugin.api_version());
-        let in_flight = InFlight::new(plugin, quirks.max_launches);
         let identity = key::client_identity(plugin, &platform, &devices, &options, &variables);
         client.in_creation = false;
-        let is_alone = devices.iter().all(PjrtDevice::is_local);
-        let shared = Shared {
-            in_flight,
-            callbacks: Callbacks::default(),
-            wait_limit: Limit::new(default_limit()),
-            client: Arc::new(client),
-            platform,
-            quirks,
-            devices,
-            identity,
-            launches: (!is_alone).then(AtomicI32::default),
-            copies_uploads: AtomicBool::new(false),
-        };
+        let shared = Shared::new(client, platform, quirks, devices, identity);
         Ok(Pjrt {
             shared: Arc::new(shared),
         })
@@ -172,11 +145,11 @@ impl Pjrt {
 
     /// Sets the longest time that a wait of this client takes:
     /// [`Event::wait`](halite_core::Event::wait), a read, or a launch over several devices that
-    /// waits for earlier ones. The default is [`default_limit`] when the client is created: a day,
-    /// or the seconds in `HALITE_WAIT_LIMIT` in a process that opened an accelerator. A wait of
-    /// more than a minute logs what it waits for, as a warning.
+    /// waits for earlier ones. The default is [`default_limit`](halite_core::wait::default_limit)
+    /// when the client is created: a day, or the seconds in `HALITE_WAIT_LIMIT` in a process that
+    /// opened an accelerator. A wait of more than a minute logs what it waits for, as a warning.
     pub fn set_wait_limit(&self, limit: Duration) {
-        self.shared.wait_limit.set(limit);
+        self.shared.owned().wait_limit.set(limit);
     }
 
     /// A buffer whose contents failed to be computed, for tests of what follows from that. Reading
@@ -240,8 +213,8 @@ impl fmt::Debug for Pjrt {
         write!(
             f,
             "Pjrt({}, {} devices)",
-            self.shared.platform.name,
-            self.shared.devices.len()
+            self.shared.platform_name(),
+            self.shared.devices().len()
         )
     }
 }
@@ -253,11 +226,11 @@ impl Backend for Pjrt {
     type Event = PjrtEvent;
 
     fn platform(&self) -> &Platform {
-        &self.shared.platform
+        self.shared.platform()
     }
 
     fn devices(&self) -> &[PjrtDevice] {
-        &self.shared.devices
+        self.shared.devices()
     }
 
     fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<PjrtBuffer> {
@@ -316,12 +289,7 @@ fn create_client(
     if let Some(store) = store {
         store.created();
     }
-    Ok(Owned {
-        plugin,
-        client: Handle::from_plugin(OP_CREATE, args.client)?,
-        in_creation: true,
-        stuck: AtomicBool::new(false),
-    })
+    Owned::new(plugin, Handle::from_plugin(OP_CREATE, args.client)?)
 }
 
 /// Checks that this process can use one of the devices at least.

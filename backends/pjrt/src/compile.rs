@@ -11,7 +11,6 @@ use crate::{
     PjrtExecutable,
     at_exit::Compiling,
     check::{assign, check_donated, check_program},
-    client::Shared,
     custom_call, frame,
     handle::Handle,
     isolate::{self, Isolation},
@@ -19,6 +18,7 @@ use crate::{
     options::{Assignment, encode, with_defaults},
     program_error::of_program,
     scan::facts_of,
+    shared_client::Shared,
 };
 
 /// Compiles and loads.

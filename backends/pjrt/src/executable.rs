@@ -15,11 +15,11 @@ use halite_core::{
 use crate::{
     CompiledProgram, Pjrt, PjrtBuffer,
     buffer::Kind,
-    client::Shared,
     device::memory_kind,
     in_flight::Described,
     loaded::Loaded,
     op_sharding::hlo_sharding_of,
+    shared_client::Shared,
     signature::{CompiledSignature, check_types},
 };
 

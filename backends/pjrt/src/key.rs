@@ -14,11 +14,11 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     PjrtDevice, Plugin,
-    client::Shared,
     compile::{devices_for, options_for},
     environment_flags::named_files,
     quirks::Quirks,
     scan::facts_of,
+    shared_client::Shared,
     value::Options,
 };
 

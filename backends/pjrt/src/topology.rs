@@ -9,13 +9,13 @@ use crate::{
     CompiledProgram, DeviceDescription, OptionValue, Options, Plugin,
     at_exit::Compiling,
     check::{assign, check_program},
-    client::Shared,
     device::describe,
     handle::Handle,
     options::{encode, with_defaults},
     program_error::of_program,
     quirks::Quirks,
     scan::facts_of,
+    shared_client::Shared,
     value::{bytes_of, check_options, from_named, slice_of, text_of, to_named},
 };
 
