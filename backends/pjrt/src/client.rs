@@ -1,26 +1,24 @@
-//! Clients: a plugin's connection to its devices, as a [`Backend`].
+//! Clients: a plugin's connection to its devices, as a [`Backend`](halite_core::Backend).
 
+mod backend;
 mod pinned;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use halite_core::{
-    Backend, CompileOptions, Device, Error, ErrorKind, Faults, HostBytes, KeyValueStore,
-    PinnedMemory, Placement, Platform, Program, ProgramKey, Result, Signature, TensorType,
+    Device, Error, ErrorKind, Faults, KeyValueStore, Placement, Platform, Result, TensorType,
 };
 use halite_pjrt_sys::client::*;
 
 use crate::{
-    PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Topology, at_exit,
-    buffer::{failed, upload},
-    compile::{compile, load},
+    PjrtBuffer, PjrtDevice, Topology, at_exit,
+    buffer::failed,
     custom_call,
     device::list_devices,
     environment,
     gate::Gate,
     handle::Handle,
-    isolate,
-    key::{self, program_key},
+    isolate, key,
     key_value::Callbacks as StoreCallbacks,
     owned_client::{Alone, OP_CREATE, Owned, alone},
     plugin::{Plugin, StableHloVersions},
@@ -216,50 +214,6 @@ impl fmt::Debug for Pjrt {
             self.shared.platform_name(),
             self.shared.devices().len()
         )
-    }
-}
-
-impl Backend for Pjrt {
-    type Device = PjrtDevice;
-    type Buffer = PjrtBuffer;
-    type Executable = PjrtExecutable;
-    type Event = PjrtEvent;
-
-    fn platform(&self) -> &Platform {
-        self.shared.platform()
-    }
-
-    fn devices(&self) -> &[PjrtDevice] {
-        self.shared.devices()
-    }
-
-    fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<PjrtBuffer> {
-        at_exit::watch_thread();
-        upload(&self.shared, bytes, ty, to)
-    }
-
-    /// Memory that is registered by `PJRT_Client_DmaMap`.
-    fn pinned_memory(&self, bytes: usize) -> Result<Option<Box<dyn PinnedMemory>>> {
-        at_exit::watch_thread();
-        pinned::allocate(&self.shared, bytes)
-    }
-
-    fn compile(&self, program: &Program, options: &CompileOptions) -> Result<PjrtExecutable> {
-        compile(&self.shared, program, options)
-    }
-
-    fn load(
-        &self,
-        serialized: &[u8],
-        name: &Arc<str>,
-        signature: &Signature,
-        options: &CompileOptions,
-    ) -> Result<PjrtExecutable> {
-        load(&self.shared, serialized, name, signature, options)
-    }
-
-    fn program_key(&self, program: &Program, options: &CompileOptions) -> Option<ProgramKey> {
-        program_key(&self.shared, program, options)
     }
 }
 

@@ -90,7 +90,7 @@ pub(crate) fn options_for(
     encode(devices, facts, &flags)
 }
 
-/// Loads what [`Executable::serialize`] returned.
+/// Loads what [`Executable::serialize`](halite_core::Executable::serialize) returned.
 pub(crate) fn load(
     client: &Arc<Shared>,
     serialized: &[u8],

@@ -22,7 +22,7 @@ const OP: &str = "launch";
 
 impl PjrtExecutable {
     /// Checks the arguments, queues the program, and collects its results.
-    pub(super) fn launch_now(
+    pub(crate) fn launch_now(
         &self,
         launch: Launch<'_, PjrtBuffer>,
     ) -> Result<Launched<PjrtBuffer>> {

@@ -17,13 +17,6 @@ use syn::{
 const CIRCLES: &[(&str, &[&str])] = &[
     ("backends", &["accelerator cpu cuda embedded tpu vendor"]),
     (
-        "backends/pjrt",
-        &[
-            "at_exit buffer client compile custom_call device event executable extension in_flight \
-             isolate key loaded owned_client plugin probe profiler program table topology xla_flags",
-        ],
-    ),
-    (
         "backends/pjrt-sys",
         &["buffer client topology", "device memory"],
     ),
