@@ -13,8 +13,8 @@ use std::{
 };
 
 use crate::{
-    cache::Limits,
     error::{Context, Error, Result},
+    limits::Limits,
     package::Client,
     process::{self, Deadline, Limited, Outcome},
     progress::{Bytes, Progress, Step},

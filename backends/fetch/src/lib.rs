@@ -54,6 +54,7 @@ mod error;
 mod files;
 #[doc(hidden)]
 pub mod fuzz;
+mod limits;
 mod lock;
 mod manifest;
 mod package;
@@ -62,9 +63,10 @@ mod progress;
 mod stored;
 mod unpack;
 
-pub use cache::{Cache, Check, Installed, Limits, State};
+pub use cache::{Cache, Check, Installed, State};
 pub use error::{Error, Result};
 pub use files::{file_size_limit, open_regular, writable_by_others};
+pub use limits::Limits;
 pub use manifest::{DigestReader, sha256_of_file};
 pub use package::{Client, FileSpec, Package, Transform};
 pub use process::stdout_of;

@@ -1,6 +1,5 @@
 //! Buffers: uploads, reads, copies, deletion.
 
-mod element_types;
 mod fetch;
 mod in_place;
 mod row_major;
@@ -15,11 +14,8 @@ use halite_core::{
 use halite_pjrt_sys::{buffer::*, event::PJRT_Event};
 
 use self::row_major::RowMajor;
-pub(crate) use self::{
-    element_types::{buffer_type, dtype_of},
-    upload::{failed, upload},
-};
-use crate::{PjrtEvent, client::Shared, handle::Handle};
+pub(crate) use self::upload::{failed, upload};
+use crate::{PjrtEvent, handle::Handle, shared_client::Shared};
 
 /// Bytes on a device of a plugin. Dropping frees them once queued work no longer needs them.
 #[derive(Debug)]

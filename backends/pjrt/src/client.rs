@@ -1,42 +1,29 @@
-//! Clients: a plugin's connection to its devices, as a [`Backend`].
+//! Clients: a plugin's connection to its devices, as a [`Backend`](halite_core::Backend).
 
+mod backend;
 mod pinned;
-mod shared;
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicI32},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use halite_core::{
-    Backend, CompileOptions, Device, Error, ErrorKind, Faults, HostBytes, KeyValueStore,
-    PinnedMemory, Placement, Platform, Program, ProgramKey, Result, Signature, TensorType,
-    wait::{Limit, default_limit},
+    Device, Error, ErrorKind, Faults, KeyValueStore, Placement, Platform, Result, TensorType,
 };
 use halite_pjrt_sys::client::*;
 
-pub(crate) use self::shared::Shared;
 use crate::{
-    PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Topology, at_exit,
-    buffer::{failed, upload},
-    callbacks::Callbacks,
-    compile::{compile, load},
+    PjrtBuffer, PjrtDevice, Topology, at_exit,
+    buffer::failed,
     custom_call,
     device::list_devices,
     environment,
     gate::Gate,
     handle::Handle,
-    in_flight::InFlight,
-    isolate,
-    key::{self, program_key},
+    isolate, key,
     key_value::Callbacks as StoreCallbacks,
     owned_client::{Alone, OP_CREATE, Owned, alone},
     plugin::{Plugin, StableHloVersions},
     quirks::Quirks,
+    shared_client::Shared,
     value::{OptionValue, Options, check_options, to_named},
     xla_flags,
 };
@@ -50,8 +37,53 @@ pub struct Pjrt {
     shared: Arc<Shared>,
 }
 
+impl Plugin {
+    /// Makes a client: a backend on the devices that the plugin finds. Blocks, at most as long as
+    /// the plugin's [`LoadOptions::deadline`](crate::LoadOptions::deadline); a plugin makes one
+    /// client at a time.
+    ///
+    /// ```no_run
+    /// // Needs a plugin: the path of its shared library.
+    /// let plugin = halite_pjrt::Plugin::load("pjrt_c_api_cpu_plugin.so")?;
+    /// let eight = plugin.client(vec![("cpu_device_count".into(), 8i64.into())])?;
+    /// # halite_core::Result::<()>::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// If an option has a wrong type or an unknown name, or the plugin finds no device.
+    /// [`ErrorKind::DeadlineExceeded`] if the plugin does not return in time; while it does not, it
+    /// makes no other client.
+    pub fn client(&'static self, options: Options) -> Result<Pjrt> {
+        self.client_within(options, self.deadline())
+    }
+
+    /// Like [`client`](Self::client), with another deadline.
+    ///
+    /// # Errors
+    /// See [`client`](Self::client).
+    pub fn client_within(&'static self, options: Options, deadline: Duration) -> Result<Pjrt> {
+        Pjrt::create(self, options, deadline, None)
+    }
+
+    /// Like [`client_within`](Self::client_within), for the devices of several processes, each of
+    /// which calls it with the same store. The plugin exchanges its topology through it, and what
+    /// its collectives need, on any thread and for as long as the process lives. Which options tell
+    /// it the number of processes depends on the plugin: `node_id` and `num_nodes` for CUDA.
+    ///
+    /// # Errors
+    /// See [`client`](Self::client); if another process does not come within the deadline.
+    pub fn client_with_store(
+        &'static self,
+        options: Options,
+        deadline: Duration,
+        store: Arc<dyn KeyValueStore>,
+    ) -> Result<Pjrt> {
+        Pjrt::create(self, options, deadline, Some(store))
+    }
+}
+
 impl Pjrt {
-    pub(crate) fn create(
+    fn create(
         plugin: &'static Plugin,
         options: Options,
         deadline: Duration,
@@ -90,31 +122,15 @@ impl Pjrt {
     ) -> Result<Self> {
         let variables = key::client_variables(plugin);
         let mut client = create_client(plugin, &options, store)?;
-        let name = client.platform_name()?;
+        let name = client.platform_name().clone();
         let version = described_version(plugin, &name, client.platform_version()?);
-        let platform = Platform {
-            name: name.into(),
-            version,
-        };
+        let platform = Platform { name, version };
         let devices = list_devices(plugin.table(), client.client, &platform.name)?;
         check_local(plugin, &devices)?;
         let quirks = Quirks::of(&platform.name, plugin.api_version());
-        let in_flight = InFlight::new(plugin, quirks.max_launches);
         let identity = key::client_identity(plugin, &platform, &devices, &options, &variables);
         client.in_creation = false;
-        let is_alone = devices.iter().all(PjrtDevice::is_local);
-        let shared = Shared {
-            in_flight,
-            callbacks: Callbacks::default(),
-            wait_limit: Limit::new(default_limit()),
-            client: Arc::new(client),
-            platform,
-            quirks,
-            devices,
-            identity,
-            launches: (!is_alone).then(AtomicI32::default),
-            copies_uploads: AtomicBool::new(false),
-        };
+        let shared = Shared::new(client, platform, quirks, devices, identity);
         Ok(Pjrt {
             shared: Arc::new(shared),
         })
@@ -127,11 +143,11 @@ impl Pjrt {
 
     /// Sets the longest time that a wait of this client takes:
     /// [`Event::wait`](halite_core::Event::wait), a read, or a launch over several devices that
-    /// waits for earlier ones. The default is [`default_limit`] when the client is created: a day,
-    /// or the seconds in `HALITE_WAIT_LIMIT` in a process that opened an accelerator. A wait of
-    /// more than a minute logs what it waits for, as a warning.
+    /// waits for earlier ones. The default is [`default_limit`](halite_core::wait::default_limit)
+    /// when the client is created: a day, or the seconds in `HALITE_WAIT_LIMIT` in a process that
+    /// opened an accelerator. A wait of more than a minute logs what it waits for, as a warning.
     pub fn set_wait_limit(&self, limit: Duration) {
-        self.shared.wait_limit.set(limit);
+        self.shared.owned().wait_limit.set(limit);
     }
 
     /// A buffer whose contents failed to be computed, for tests of what follows from that. Reading
@@ -195,53 +211,9 @@ impl fmt::Debug for Pjrt {
         write!(
             f,
             "Pjrt({}, {} devices)",
-            self.shared.platform.name,
-            self.shared.devices.len()
+            self.shared.platform_name(),
+            self.shared.devices().len()
         )
-    }
-}
-
-impl Backend for Pjrt {
-    type Device = PjrtDevice;
-    type Buffer = PjrtBuffer;
-    type Executable = PjrtExecutable;
-    type Event = PjrtEvent;
-
-    fn platform(&self) -> &Platform {
-        &self.shared.platform
-    }
-
-    fn devices(&self) -> &[PjrtDevice] {
-        &self.shared.devices
-    }
-
-    fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<PjrtBuffer> {
-        at_exit::watch_thread();
-        upload(&self.shared, bytes, ty, to)
-    }
-
-    /// Memory that is registered by `PJRT_Client_DmaMap`.
-    fn pinned_memory(&self, bytes: usize) -> Result<Option<Box<dyn PinnedMemory>>> {
-        at_exit::watch_thread();
-        pinned::allocate(&self.shared, bytes)
-    }
-
-    fn compile(&self, program: &Program, options: &CompileOptions) -> Result<PjrtExecutable> {
-        compile(&self.shared, program, options)
-    }
-
-    fn load(
-        &self,
-        serialized: &[u8],
-        name: &Arc<str>,
-        signature: &Signature,
-        options: &CompileOptions,
-    ) -> Result<PjrtExecutable> {
-        load(&self.shared, serialized, name, signature, options)
-    }
-
-    fn program_key(&self, program: &Program, options: &CompileOptions) -> Option<ProgramKey> {
-        program_key(&self.shared, program, options)
     }
 }
 
@@ -271,12 +243,7 @@ fn create_client(
     if let Some(store) = store {
         store.created();
     }
-    Ok(Owned {
-        plugin,
-        client: Handle::from_plugin(OP_CREATE, args.client)?,
-        in_creation: true,
-        stuck: AtomicBool::new(false),
-    })
+    Owned::new(plugin, Handle::from_plugin(OP_CREATE, args.client)?)
 }
 
 /// Checks that this process can use one of the devices at least.

@@ -20,7 +20,7 @@ use halite_pjrt_sys::{
 use memchr::memmem;
 
 use self::call_frame::handle;
-use crate::client::Shared;
+use crate::shared_client::Shared;
 
 const OP: &str = "custom call";
 

@@ -7,19 +7,16 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use halite_core::{
-    Device, DeviceId, Executable, HloSharding, Launch, Launched, MemoryKind, ProgramMemory, Result,
-    Signature, TensorType,
-};
+use halite_core::{Device, DeviceId, HloSharding, MemoryKind, Result, Signature, TensorType};
 
 use crate::{
-    CompiledProgram, Pjrt, PjrtBuffer,
+    CompiledProgram,
     buffer::Kind,
-    client::Shared,
     device::memory_kind,
     in_flight::Described,
     loaded::Loaded,
     op_sharding::hlo_sharding_of,
+    shared_client::Shared,
     signature::{CompiledSignature, check_types},
 };
 
@@ -27,8 +24,8 @@ use crate::{
 pub struct PjrtExecutable {
     loaded: Loaded,
     program: CompiledProgram,
-    described: Arc<Described>,
-    signature: Signature,
+    pub(crate) described: Arc<Described>,
+    pub(crate) signature: Signature,
     inputs: Vec<Input>,
     outputs: Vec<Arc<Kind>>,
     /// The bytes that it was loaded from. XLA's CPU plugins lose functions of a program that they
@@ -143,37 +140,23 @@ impl PjrtExecutable {
             ..self
         }
     }
-}
 
-impl Executable<Pjrt> for PjrtExecutable {
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn devices(&self) -> &[DeviceId] {
-        &self.described.devices
-    }
-
-    fn launch(&self, launch: Launch<'_, PjrtBuffer>) -> Result<Launched<PjrtBuffer>> {
-        self.launch_now(launch)
-    }
-
-    fn serialize(&self) -> Result<Vec<u8>> {
+    /// The bytes that it was loaded from, or else those that the plugin serializes.
+    ///
+    /// # Errors
+    /// Errors of the plugin.
+    pub(crate) fn serialized_bytes(&self) -> Result<Vec<u8>> {
         match &self.serialized {
             Some(bytes) => Ok(bytes.clone()),
             None => self.program.serialize(),
         }
     }
 
-    fn memory(&self) -> Result<ProgramMemory> {
-        self.program.memory()
-    }
-
-    fn cost(&self) -> Result<Vec<(String, f64)>> {
-        self.program.cost()
-    }
-
-    fn output_shardings(&self) -> Result<Vec<Option<HloSharding>>> {
+    /// The sharding of each result. `None` where the plugin does not report that of one.
+    ///
+    /// # Errors
+    /// If the plugin reports none.
+    pub(crate) fn result_shardings(&self) -> Result<Vec<Option<HloSharding>>> {
         // Those of other processes too.
         let devices = match self.client.spans_processes() {
             true => self.program.replicas()? * self.program.partitions()?,
@@ -189,10 +172,6 @@ impl Executable<Pjrt> for PjrtExecutable {
             .enumerate()
             .map(|(i, rank)| hlo_sharding_of(reported.get(i)?, rank, devices))
             .collect())
-    }
-
-    fn optimized(&self) -> Result<(String, Vec<u8>)> {
-        self.program.optimized()
     }
 }
 

@@ -24,13 +24,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_core::{DeviceId, Result};
+use halite_core::{DeviceId, Error, Result};
 use halite_pjrt_sys::event::*;
 
 use crate::{
-    client::Shared,
-    event::{await_event, is_ready},
+    completion::{Late, await_event, is_ready},
     handle::Handle,
+    owned_client::Owned,
     plugin::Plugin,
 };
 
@@ -104,20 +104,20 @@ impl InFlight {
     /// limit.
     pub(crate) fn acquire<'a>(
         &'a self,
-        client: &Shared,
+        client: &Arc<Owned>,
         program: &'a Arc<Described>,
     ) -> Result<Permit<'a>> {
         let mut state = self.state();
         loop {
             if let Some((other, since)) = &state.queuing {
-                let (limit, waited) = (client.wait_limit(), since.elapsed());
+                let (limit, waited) = (client.wait_limit.get(), since.elapsed());
                 if waited >= limit {
                     let note = format!(
                         "`{}` waits while `{}` is queued, for {waited:.1?} now",
                         program.name, other.name
                     );
                     drop(state);
-                    return Err(client.late(OP, limit).with_note(&note));
+                    return Err(self.late(client, limit).with_note(&note));
                 }
                 state.waiting += 1;
                 let woken = self.released.wait_timeout(state, limit - waited);
@@ -147,7 +147,7 @@ impl InFlight {
             let awaited = last_with_place.clone();
             // Other threads may use the state meanwhile.
             drop(state);
-            awaited.wait(client).map_err(|error| {
+            self.await_launch(client, &awaited).map_err(|error| {
                 error.with_note(&format!("`{}` waits for a place", program.name))
             })?;
             if program.is_large {
@@ -157,9 +157,32 @@ impl InFlight {
         }
     }
 
+    /// Blocks until a launch is done.
+    ///
+    /// # Errors
+    /// If it is not done within the client's wait limit.
+    fn await_launch(&self, client: &Arc<Owned>, launch: &Launched) -> Result<()> {
+        for event in launch.events.iter().flatten() {
+            let done = await_event(client, OP, event);
+            match done.unwrap_or_else(|Late(limit)| Err(self.late(client, limit))) {
+                // It would have come back from the plugin as the work's own error only when it was
+                // done.
+                Err(error) if !is_ready(client, OP, event).unwrap_or(true) => return Err(error),
+                // A launch that failed is done too; its error is in its results.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn late(&self, client: &Owned, limit: Duration) -> Error {
+        client.late(OP, limit, &self.unfinished(client))
+    }
+
     /// Describes the launches that are not done, for messages; empty if all are. Where launches are
     /// not limited their completion is not observed, and it describes the last one.
-    pub(crate) fn unfinished(&self, client: &Shared) -> String {
+    pub(crate) fn unfinished(&self, client: &Owned) -> String {
         let state = self.state();
         if let Some((program, since)) = &state.last {
             return describe_last(program, since.elapsed());
@@ -251,12 +274,12 @@ struct Launched {
 
 impl Launched {
     /// Returns whether the launch is done. Events that cannot be polled count as completed.
-    fn is_done(&self, client: &Shared) -> bool {
+    fn is_done(&self, client: &Owned) -> bool {
         self.late(client).next().is_none()
     }
 
     /// The devices that have not finished it.
-    fn late(&self, client: &Shared) -> impl Iterator<Item = DeviceId> {
+    fn late(&self, client: &Owned) -> impl Iterator<Item = DeviceId> {
         let is_late = |event: &Option<Handle<PJRT_Event>>| match event {
             Some(event) => !is_ready(client, OP, event).unwrap_or(true),
             None => false,
@@ -267,19 +290,6 @@ impl Launched {
             .zip(&self.events)
             .filter(move |(_, event)| is_late(event))
             .map(|(device, _)| *device)
-    }
-
-    fn wait(&self, client: &Shared) -> Result<()> {
-        for event in self.events.iter().flatten() {
-            match await_event(client, OP, event) {
-                // It would have come back from the plugin as the work's own error only when it was
-                // done.
-                Err(error) if !is_ready(client, OP, event).unwrap_or(true) => return Err(error),
-                // A launch that failed is done too; its error is in its results.
-                _ => {}
-            }
-        }
-        Ok(())
     }
 }
 

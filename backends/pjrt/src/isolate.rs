@@ -28,7 +28,7 @@ use std::{
 
 use halite_core::{Error, ErrorKind, Result};
 
-use crate::plugin::Plugin;
+use crate::loader;
 
 /// Options of an isolated call.
 #[derive(Clone, Copy)]
@@ -149,7 +149,7 @@ fn wait<T>(isolation: &Isolation, receive: &mpsc::Receiver<Result<T>>) -> Option
             Err(RecvTimeoutError::Timeout) => {
                 // While a constructor runs, a thread's first use of a variable with a destructor
                 // blocks on the loader's lock, and logging is one.
-                if Plugin::stuck_in_loader().is_none() {
+                if loader::running().is_none() {
                     warn_waiting(op, plugin, started.elapsed(), deadline);
                 }
                 notice *= 3;
@@ -159,7 +159,7 @@ fn wait<T>(isolation: &Isolation, receive: &mpsc::Receiver<Result<T>>) -> Option
 }
 
 /// Initializes the thread-local variables that waiting needs. It blocks while a constructor runs:
-/// see [`Plugin::stuck_in_loader`].
+/// see [`Plugin::stuck_in_loader`](crate::Plugin::stuck_in_loader).
 pub(crate) fn prepare_to_wait() {
     let (_send, receive) = mpsc::channel::<()>();
     _ = receive.recv_timeout(Duration::from_millis(1));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use halite_core::{Device, DeviceId, Error, ErrorKind, Result};
 use halite_pjrt_sys::executable::*;
 
-use crate::{CompiledProgram, client::Shared, handle::Handle, value::slice_of};
+use crate::{CompiledProgram, handle::Handle, shared_client::Shared, value::slice_of};
 
 /// A loaded executable of the plugin, and its client, which outlives it.
 pub(crate) struct Loaded {

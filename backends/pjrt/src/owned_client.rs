@@ -13,8 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_core::{Error, ErrorKind, Result};
-use halite_pjrt_sys::client::*;
+use halite_core::{
+    Error, ErrorKind, Result,
+    wait::{Limit, default_limit},
+};
+use halite_pjrt_sys::{Call, client::*, error::PJRT_Error};
 
 use crate::{
     callbacks::in_callback,
@@ -31,14 +34,68 @@ pub(crate) const OP_CREATE: &str = "create client";
 pub(crate) struct Owned {
     pub(crate) plugin: &'static Plugin,
     pub(crate) client: Handle<PJRT_Client>,
+    platform: Arc<str>,
+    /// Longest time of a wait for the client's work.
+    pub(crate) wait_limit: Limit,
     /// True if the thread that makes the client still works on it.
     pub(crate) in_creation: bool,
     /// True if a wait ended at its deadline: destroying the client may wait for the same work.
-    pub(crate) stuck: AtomicBool,
+    stuck: AtomicBool,
 }
 
 impl Owned {
-    pub(crate) fn platform_name(&self) -> Result<String> {
+    /// Takes ownership of `client`, which has just been created by the plugin.
+    ///
+    /// # Errors
+    /// If the plugin does not name its platform.
+    pub(crate) fn new(plugin: &'static Plugin, client: Handle<PJRT_Client>) -> Result<Self> {
+        // From here on it is destroyed if anything fails.
+        let mut it = Owned {
+            plugin,
+            client,
+            platform: Arc::from("client"),
+            wait_limit: Limit::new(default_limit()),
+            in_creation: true,
+            stuck: AtomicBool::new(false),
+        };
+        it.platform = it.read_platform_name()?.into();
+        Ok(it)
+    }
+
+    /// The platform's name.
+    pub(crate) fn platform_name(&self) -> &Arc<str> {
+        &self.platform
+    }
+
+    /// Calls a function of the table; an error names this platform.
+    ///
+    /// # Safety
+    ///
+    /// * As for [`Table::call`](crate::table::Table::call).
+    #[inline]
+    pub(crate) unsafe fn call<A: Call<Return = *mut PJRT_Error>>(
+        &self,
+        op: &'static str,
+        args: &mut A,
+    ) -> Result<()> {
+        // SAFETY: the caller's condition.
+        unsafe { self.plugin.table().call(op, args) }.map_err(|error| error.on(&self.platform))
+    }
+
+    /// The error of a wait that took as long as it may, with a description of what is not done,
+    /// which may be empty. From now on nothing waits for the end of the client's work.
+    #[cold]
+    pub(crate) fn late(&self, op: &'static str, limit: Duration, unfinished: &str) -> Error {
+        self.stuck.store(true, Relaxed);
+        let separator = if unfinished.is_empty() { "" } else { "; " };
+        let message = format!(
+            "nothing arrived within {limit:?}{separator}{unfinished}; the device is stuck, or \
+             HALITE_WAIT_LIMIT must be longer"
+        );
+        Error::new(ErrorKind::DeadlineExceeded, op, message).on(&self.platform)
+    }
+
+    fn read_platform_name(&self) -> Result<String> {
         let mut args = PJRT_Client_PlatformName_Args {
             client: self.client.as_ptr(),
             ..PJRT_Client_PlatformName_Args::new()

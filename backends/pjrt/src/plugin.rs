@@ -11,23 +11,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_core::{Error, ErrorKind, KeyValueStore, Result};
+use halite_core::{Error, ErrorKind, Result};
 use halite_pjrt_sys::base::*;
 
 use crate::{
-    CallTime, Pjrt, Profiler, Topology, at_exit, environment,
+    CallTime, at_exit, environment,
+    environment_flags::EnvironmentFlags,
     frame::{Build, identity},
     gate::Gate,
     isolate::{self, Isolation},
-    key::EnvironmentFlags,
     library_file,
+    loader::{self, OP},
     probe::probe,
-    table::{IN_LOADER, Table},
+    table::Table,
     value::{OptionValue, Options},
 };
-
-/// The oldest minor version that is loaded. Before it the table had another order.
-pub const OLDEST_MINOR: i32 = 58;
 
 /// A loaded plugin. It stays loaded until the process ends.
 pub struct Plugin {
@@ -236,11 +234,7 @@ impl Plugin {
     /// can be loaded, and the process can end by `_exit` or a signal only: `exit`, as at the end of
     /// `main`, waits for the loader.
     pub fn stuck_in_loader() -> Option<PathBuf> {
-        IN_LOADER
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .first()
-            .cloned()
+        loader::running()
     }
 
     /// The file it was loaded from.
@@ -289,70 +283,6 @@ impl Plugin {
             .filter(|slot| self.table.entry(slot.offset).is_none())
             .map(|slot| slot.name)
             .collect()
-    }
-
-    /// Makes a client: a backend on the devices that the plugin finds. Blocks, at most as long as
-    /// the plugin's [`LoadOptions::deadline`]; a plugin makes one client at a time.
-    ///
-    /// ```no_run
-    /// // Needs a plugin: the path of its shared library.
-    /// let plugin = halite_pjrt::Plugin::load("pjrt_c_api_cpu_plugin.so")?;
-    /// let eight = plugin.client(vec![("cpu_device_count".into(), 8i64.into())])?;
-    /// # halite_core::Result::<()>::Ok(())
-    /// ```
-    ///
-    /// # Errors
-    /// If an option has a wrong type or an unknown name, or the plugin finds no device.
-    /// [`ErrorKind::DeadlineExceeded`] if the plugin does not return in time; while it does not, it
-    /// makes no other client.
-    pub fn client(&'static self, options: Options) -> Result<Pjrt> {
-        self.client_within(options, self.deadline)
-    }
-
-    /// Like [`client`](Self::client), with another deadline.
-    ///
-    /// # Errors
-    /// See [`client`](Self::client).
-    pub fn client_within(&'static self, options: Options, deadline: Duration) -> Result<Pjrt> {
-        Pjrt::create(self, options, deadline, None)
-    }
-
-    /// Like [`client_within`](Self::client_within), for the devices of several processes, each of
-    /// which calls it with the same store. The plugin exchanges its topology through it, and what
-    /// its collectives need, on any thread and for as long as the process lives. Which options tell
-    /// it the number of processes depends on the plugin: `node_id` and `num_nodes` for CUDA.
-    ///
-    /// # Errors
-    /// See [`client`](Self::client); if another process does not come within the deadline.
-    pub fn client_with_store(
-        &'static self,
-        options: Options,
-        deadline: Duration,
-        store: Arc<dyn KeyValueStore>,
-    ) -> Result<Pjrt> {
-        Pjrt::create(self, options, deadline, Some(store))
-    }
-
-    /// Describes devices that need not be here, to compile for: `v5e:4x4` on a TPU plugin.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin has no topologies by name; errors of the plugin
-    /// about the name.
-    pub fn topology(&'static self, name: &str, options: Options) -> Result<Topology> {
-        Topology::create(self, name, options)
-    }
-
-    /// A topology that [`Topology::serialize`] wrote.
-    ///
-    /// # Errors
-    /// If the bytes are not a topology of this plugin.
-    pub fn deserialize_topology(&'static self, serialized: &[u8]) -> Result<Topology> {
-        Topology::deserialize(self, serialized)
-    }
-
-    /// The plugin's own profiler, where it has one: those of CUDA and TPUs have, the CPU's do not.
-    pub fn profiler(&'static self) -> Option<Profiler> {
-        Profiler::of(self)
     }
 
     /// Starts counting and timing the calls of the plugin's functions: see
@@ -405,8 +335,6 @@ impl fmt::Debug for Plugin {
         write!(f, "Plugin({} {major}.{minor})", self.path.display())
     }
 }
-
-pub(crate) const OP: &str = "load plugin";
 
 fn stuck(path: &Path, waited: Duration) -> Error {
     let why = match Plugin::stuck_in_loader() {

@@ -71,9 +71,16 @@ struct ProfileOptions {
     enable_hlo_proto: bool,
 }
 
+impl Plugin {
+    /// The plugin's own profiler, where it has one: those of CUDA and TPUs have, the CPU's do not.
+    pub fn profiler(&'static self) -> Option<Profiler> {
+        Profiler::of(self)
+    }
+}
+
 impl Profiler {
     /// `None` where the plugin has no profiler, or not all functions of one.
-    pub(crate) fn of(plugin: &'static Plugin) -> Option<Self> {
+    fn of(plugin: &'static Plugin) -> Option<Self> {
         let offset = std::mem::offset_of!(PJRT_Profiler_Extension, profiler_api);
         let table = plugin
             .table()

@@ -10,13 +10,13 @@ use halite_pjrt_sys::{Call, base::PJRT_NamedValue, error::PJRT_Error, executable
 
 use crate::{
     OptionValue,
-    client::Shared,
     collectives::Collectives,
     extension::ExtensionTable,
     frame,
     handle::Handle,
     hlo::{Computations, Instruction, Shape},
     plugin::Plugin,
+    shared_client::Shared,
     table::Table,
     value::{bytes_of, code_of, from_named, slice_of, text_of, zeroed},
 };

@@ -1,49 +1,22 @@
 //! The table of functions of a plugin, and calls of them.
 
-use std::{
-    ffi::c_int,
-    mem::offset_of,
-    path::{Path, PathBuf},
-    ptr::NonNull,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{ffi::c_int, mem::offset_of, path::Path, ptr::NonNull, sync::Arc};
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_pjrt_sys::{
     API_MINOR, Call, GET_PJRT_API, GetPjrtApi, PJRT_Api, base::*, buffer::*, client::*, device::*,
     error::*, event::*, executable::*,
 };
-#[cfg(not(unix))]
-use libloading::Library;
-#[cfg(unix)]
-use libloading::os::unix::Library;
 
 use crate::{
     call_times::CallTimes,
     isolate::Boundary,
-    plugin::{OLDEST_MINOR, OP},
+    loader::{self, OP},
     value::{Options, from_named},
 };
 
-/// Libraries whose constructors are running, in the order of their loads.
-pub(crate) static IN_LOADER: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-/// Opens a library, which is in [`IN_LOADER`] while its constructors run.
-fn open_registered(path: &Path) -> Result<Library> {
-    let in_loader = || IN_LOADER.lock().unwrap_or_else(PoisonError::into_inner);
-    in_loader().push(path.to_owned());
-    let opened = open(path);
-    in_loader().retain(|other| other != path);
-    opened.map_err(|error| {
-        // The source has the loader's own message.
-        let source = std::error::Error::source(&error)
-            .unwrap_or(&error)
-            .to_string();
-        let advice = halite_core::loader_advice(path, &source);
-        let message = format!("{} cannot be loaded; {advice}", path.display());
-        Error::new(ErrorKind::Unavailable, OP, message).caused_by(source)
-    })
-}
+/// The oldest minor version that is loaded. Before it the table had another order.
+pub const OLDEST_MINOR: i32 = 58;
 
 /// The size of a table in bytes, and its version; the size alone if it holds no function.
 ///
@@ -86,7 +59,7 @@ impl Table {
     /// Loads the plugin at `path`, and reads its table.
     pub(crate) fn of_library(path: &Path) -> Result<Table> {
         let shown = path.display();
-        let library = open_registered(path)?;
+        let library = loader::open(path)?;
         // SAFETY: the symbol has this type in every plugin.
         let get = unsafe { library.get::<GetPjrtApi>(GET_PJRT_API) }.map(|symbol| *symbol);
         // Its constructors ran and may have started threads: it stays, plugin or not.
@@ -297,19 +270,4 @@ impl Table {
             }
         }
     }
-}
-
-#[cfg(unix)]
-fn open(path: &Path) -> Result<Library, libloading::Error> {
-    use libloading::os::unix::{RTLD_LOCAL, RTLD_NOW};
-    // Local, so that two plugins with the same symbols inside do not meet. SAFETY: loading runs the
-    // library's constructors; the caller of `Plugin::load` chose to trust the file.
-    unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
-}
-
-#[cfg(not(unix))]
-fn open(path: &Path) -> Result<Library, libloading::Error> {
-    // SAFETY: loading runs the library's constructors; the caller of `Plugin::load` chose to trust
-    // the file.
-    unsafe { Library::new(path) }
 }

@@ -1,21 +1,24 @@
 //! Topologies: devices and their interconnect, for compiling without having them.
 
+mod v5e;
+
 use std::{fmt, sync::Arc};
 
 use halite_core::{CompileOptions, DeviceId, Error, Program, Result};
 use halite_pjrt_sys::{Call, client::*, error::PJRT_Error, executable::*, topology::*};
 
+use self::v5e::{BEYOND_V5E, check_name, is_beyond_v5e};
 use crate::{
-    CompiledProgram, DeviceDescription, OptionValue, Options, Plugin,
+    CompiledProgram, DeviceDescription, Options, Plugin,
     at_exit::Compiling,
     check::{assign, check_program},
-    client::Shared,
-    compile::of_program,
     device::describe,
     handle::Handle,
     options::{encode, with_defaults},
+    program_error::of_program,
     quirks::Quirks,
     scan::facts_of,
+    shared_client::Shared,
     value::{bytes_of, check_options, from_named, slice_of, text_of, to_named},
 };
 
@@ -34,12 +37,27 @@ enum Owner {
     Client(#[allow(dead_code, reason = "keeps the client alive")] Arc<Shared>),
 }
 
+impl Plugin {
+    /// Describes devices that need not be here, to compile for: `v5e:4x4` on a TPU plugin.
+    ///
+    /// # Errors
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin has no topologies by
+    /// name; errors of the plugin about the name.
+    pub fn topology(&'static self, name: &str, options: Options) -> Result<Topology> {
+        Topology::create(self, name, options)
+    }
+
+    /// A topology that [`Topology::serialize`] wrote.
+    ///
+    /// # Errors
+    /// If the bytes are not a topology of this plugin.
+    pub fn deserialize_topology(&'static self, serialized: &[u8]) -> Result<Topology> {
+        Topology::deserialize(self, serialized)
+    }
+}
+
 impl Topology {
-    pub(crate) fn create(
-        plugin: &'static Plugin,
-        name: &str,
-        options: Options,
-    ) -> Result<Topology> {
+    fn create(plugin: &'static Plugin, name: &str, options: Options) -> Result<Topology> {
         const OP: &str = "create topology";
         check_options(OP, &options)?;
         check_name(name).map_err(|message| Error::invalid(OP, format!("`{name}`: {message}")))?;
@@ -58,7 +76,7 @@ impl Topology {
         Self::owned(plugin, Handle::from_plugin(OP, args.topology)?, Owner::Us)
     }
 
-    pub(crate) fn deserialize(plugin: &'static Plugin, serialized: &[u8]) -> Result<Topology> {
+    fn deserialize(plugin: &'static Plugin, serialized: &[u8]) -> Result<Topology> {
         const OP: &str = "deserialize topology";
         let mut args = PJRT_TopologyDescription_Deserialize_Args {
             serialized_topology: serialized.as_ptr().cast(),
@@ -310,55 +328,6 @@ impl Topology {
     }
 }
 
-/// The longest axis of a v5e. The compiler takes longer ones and ends the process.
-const LONGEST_OF_V5E: i64 = 16;
-const BEYOND_V5E: &str = "a v5e has at most 16 chips along each axis, on more the compiler ends \
- the process; take v5e:16x16 or less";
-
-/// Refuses the names that a plugin takes and cannot compile for.
-fn check_name(name: &str) -> Result<(), String> {
-    let Some((kind, axes)) = name.split_once(':') else {
-        return Ok(());
-    };
-    let beyond = |axis: &str| {
-        let digits = axis.trim();
-        // A number that is too long to parse is too large as well. The
-        // plugin itself refuses anything that is not a number.
-        !digits.is_empty()
-            && digits.bytes().all(|byte| byte.is_ascii_digit())
-            && digits
-                .parse()
-                .map_or(true, |size: i64| size > LONGEST_OF_V5E)
-    };
-    if is_v5e(kind) && axes.split(['x', 'X', ',']).any(beyond) {
-        Err(BEYOND_V5E.to_owned())
-    } else {
-        Ok(())
-    }
-}
-
-/// Returns whether `kind` names a v5e, as in the name of a topology or the kind of a device.
-fn is_v5e(kind: &str) -> bool {
-    let kind: String = kind
-        .to_ascii_lowercase()
-        .chars()
-        .filter(char::is_ascii_alphanumeric)
-        .collect();
-    ["v5e", "v5lite", "v5litepod"].contains(&kind.strip_prefix("tpu").unwrap_or(&kind))
-}
-
-/// Returns whether the coordinates of a device exceed those of a v5e, in a topology that was not
-/// created by name.
-fn is_beyond_v5e(device: &DeviceDescription) -> bool {
-    let coords = device
-        .attributes
-        .iter()
-        .find(|(name, _)| name == "coords")
-        .map(|(_, value)| value);
-    is_v5e(&device.kind)
-        && matches!(coords, Some(OptionValue::Ints(at)) if at.iter().any(|&at| at >= LONGEST_OF_V5E))
-}
-
 impl fmt::Debug for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Topology({})", self.platform)
@@ -375,67 +344,5 @@ impl Drop for Topology {
             // SAFETY: the topology is ours and not used again.
             unsafe { self.plugin.table().free(&mut args) };
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn v5e_axes_over_16_are_refused() {
-        for name in [
-            "v5e:32x32",
-            "v5e:17x1",
-            "v5e:1x17x1",
-            "V5E:4X32",
-            "TPU v5 lite:32x2",
-            "v5litepod:2x99999999999999999999",
-        ] {
-            assert!(
-                check_name(name).unwrap_err().contains("at most 16 chips"),
-                "{name}"
-            );
-        }
-        for name in [
-            "v5e:16x16",
-            "v5e:2x2x1",
-            "v5p:32x32x32",
-            "v6e:16x16",
-            "v5e",
-            "v5e:",
-            "v5e:axb",
-            "cpu",
-            "",
-        ] {
-            assert_eq!(check_name(name), Ok(()), "{name}");
-        }
-    }
-
-    #[test]
-    fn v5e_devices_beyond_16_are_found_by_coordinates() {
-        let device = |kind: &str, coords: OptionValue| DeviceDescription {
-            id: DeviceId(0),
-            process: 0,
-            kind: kind.to_owned(),
-            debug: String::new(),
-            attributes: vec![("coords".to_owned(), coords)],
-        };
-        assert!(is_beyond_v5e(&device(
-            "TPU v5 lite",
-            OptionValue::Ints(vec![0, 16, 0])
-        )));
-        assert!(!is_beyond_v5e(&device(
-            "TPU v5 lite",
-            OptionValue::Ints(vec![15, 15, 0])
-        )));
-        assert!(!is_beyond_v5e(&device(
-            "TPU v5",
-            OptionValue::Ints(vec![0, 16, 0])
-        )));
-        assert!(!is_beyond_v5e(&device(
-            "cpu",
-            OptionValue::Str("16".to_owned())
-        )));
     }
 }

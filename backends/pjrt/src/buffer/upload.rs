@@ -8,8 +8,8 @@ use std::{
 use halite_core::{ErrorKind, HostBytes, MemoryKind, Placement, Result, TensorType};
 use halite_pjrt_sys::{buffer::*, error::PJRT_Error_Code};
 
-use super::{PjrtBuffer, buffer_type, row_major::RowMajor};
-use crate::{PjrtEvent, client::Shared, handle::Handle};
+use super::{PjrtBuffer, row_major::RowMajor};
+use crate::{PjrtEvent, element_types::buffer_type, handle::Handle, shared_client::Shared};
 
 /// Alignment in bytes of host memory that XLA's CPU plugin can use in place.
 const ZERO_COPY_ALIGNMENT: usize = 64;

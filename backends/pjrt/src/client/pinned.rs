@@ -11,10 +11,10 @@ use std::{ops::Range, sync::Arc};
 use halite_core::{AlignedBytes, ErrorKind, PinnedMemory, Result};
 use halite_pjrt_sys::transfer::{PJRT_Client_DmaMap_Args, PJRT_Client_DmaUnmap_Args};
 
-use super::Shared;
 use crate::{
     callbacks::in_callback,
     owned_client::{Owned, in_background},
+    shared_client::Shared,
 };
 
 /// Blocks begin and end at multiples of this: the largest page size of the supported systems, which

@@ -13,16 +13,16 @@ use super::PjrtExecutable;
 use crate::{
     PjrtBuffer,
     buffer::{Kind, is_shared},
-    compile::of_program,
     handle::Handle,
     in_flight::Permit,
+    program_error::of_program,
 };
 
 const OP: &str = "launch";
 
 impl PjrtExecutable {
     /// Checks the arguments, queues the program, and collects its results.
-    pub(super) fn launch_now(
+    pub(crate) fn launch_now(
         &self,
         launch: Launch<'_, PjrtBuffer>,
     ) -> Result<Launched<PjrtBuffer>> {

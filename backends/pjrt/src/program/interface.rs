@@ -4,7 +4,7 @@ use halite_core::{Result, TensorType};
 use halite_pjrt_sys::{buffer::PJRT_Buffer_Type, executable::*, extension::*};
 
 use super::{CompiledProgram, ShardingBytes, strings, texts};
-use crate::{buffer::dtype_of, signature::CompiledSignature, value::slice_of};
+use crate::{element_types::dtype_of, signature::CompiledSignature, value::slice_of};
 
 impl CompiledProgram {
     /// Number of results per device.

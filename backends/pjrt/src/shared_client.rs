@@ -9,9 +9,7 @@ use std::{
     time::Duration,
 };
 
-use halite_core::{
-    Device, DeviceId, Error, ErrorKind, MemoryKind, Placement, Platform, Result, wait::Limit,
-};
+use halite_core::{Device, DeviceId, Error, MemoryKind, Placement, Platform, Result};
 use halite_pjrt_sys::{Call, client::PJRT_Client, error::PJRT_Error, memory::PJRT_Memory};
 
 use crate::{
@@ -26,23 +24,44 @@ use crate::{
 /// State of a client that all its handles share and keep alive.
 pub(crate) struct Shared {
     /// Launches over several devices. Before the client, so that its events are destroyed first.
-    pub(super) in_flight: InFlight,
-    pub(super) callbacks: Callbacks,
-    pub(super) wait_limit: Limit,
-    pub(super) client: Arc<Owned>,
-    pub(super) platform: Platform,
-    pub(super) quirks: Quirks,
+    in_flight: InFlight,
+    callbacks: Callbacks,
+    client: Arc<Owned>,
+    platform: Platform,
+    quirks: Quirks,
     /// All devices, in id order.
-    pub(super) devices: Vec<PjrtDevice>,
-    /// See [`client_identity`](key::client_identity).
-    pub(super) identity: String,
+    devices: Vec<PjrtDevice>,
+    /// See [`client_identity`](crate::key::client_identity).
+    identity: String,
     /// Number of launches over several devices, for a client with devices of other processes.
-    pub(super) launches: Option<AtomicI32>,
+    launches: Option<AtomicI32>,
     /// True if the plugin was seen to use host memory without an event for its end.
     pub(crate) copies_uploads: AtomicBool,
 }
 
 impl Shared {
+    /// State of a client that has just been created, with its devices in id order.
+    pub(crate) fn new(
+        client: Owned,
+        platform: Platform,
+        quirks: Quirks,
+        devices: Vec<PjrtDevice>,
+        identity: String,
+    ) -> Self {
+        let is_alone = devices.iter().all(PjrtDevice::is_addressable);
+        Shared {
+            in_flight: InFlight::new(client.plugin, quirks.max_launches),
+            callbacks: Callbacks::default(),
+            client: Arc::new(client),
+            platform,
+            quirks,
+            devices,
+            identity,
+            launches: (!is_alone).then(AtomicI32::default),
+            copies_uploads: AtomicBool::new(false),
+        }
+    }
+
     pub(crate) fn plugin(&self) -> &'static Plugin {
         self.client.plugin
     }
@@ -60,6 +79,10 @@ impl Shared {
     /// The plugin's client object, for work that must not outlive it.
     pub(crate) fn owned(&self) -> &Arc<Owned> {
         &self.client
+    }
+
+    pub(crate) fn platform(&self) -> &Platform {
+        &self.platform
     }
 
     pub(crate) fn platform_name(&self) -> &Arc<str> {
@@ -95,7 +118,7 @@ impl Shared {
         args: &mut A,
     ) -> Result<()> {
         // SAFETY: the caller's condition.
-        unsafe { self.table().call(op, args) }.map_err(|error| error.on(&self.platform.name))
+        unsafe { self.client.call(op, args) }
     }
 
     /// An error of the caller's, on this platform.
@@ -180,38 +203,22 @@ impl Shared {
     /// Blocks until a launch of this program may be queued, over several devices or with much temporary
     /// memory.
     pub(crate) fn launch_permit<'a>(&'a self, program: &'a Arc<Described>) -> Result<Permit<'a>> {
-        self.in_flight.acquire(self, program)
+        self.in_flight.acquire(&self.client, program)
     }
 
     /// The launches with a permit that are not done, for messages.
     pub(crate) fn unfinished(&self) -> String {
-        self.in_flight.unfinished(self)
+        self.in_flight.unfinished(&self.client)
     }
 
     pub(crate) fn callbacks(&self) -> &Callbacks {
         &self.callbacks
     }
 
-    pub(crate) fn wait_limit(&self) -> Duration {
-        self.wait_limit.get()
-    }
-
-    /// The error of a wait that took as long as it may. From now on nothing waits for the end of
-    /// the client's work.
+    /// See [`Owned::late`].
     #[cold]
     pub(crate) fn late(&self, op: &'static str, limit: Duration) -> Error {
-        self.client.stuck.store(true, Relaxed);
-        let unfinished = self.unfinished();
-        let unfinished = if unfinished.is_empty() {
-            unfinished
-        } else {
-            format!("; {unfinished}")
-        };
-        let message = format!(
-            "nothing arrived within {limit:?}{unfinished}; the device is stuck, or HALITE_WAIT_LIMIT \
-             must be longer"
-        );
-        Error::new(ErrorKind::DeadlineExceeded, op, message).on(&self.platform.name)
+        self.client.late(op, limit, &self.unfinished())
     }
 
     /// The id of the next launch over several devices.
