@@ -213,15 +213,16 @@ fn read_line(mut stream: &TcpStream, end: Instant) -> io::Result<String> {
 
 /// Listens at the address where the processes of a job meet: a name of this machine alone or an
 /// address that this machine has, and otherwise all addresses, because names of networks often lead
-/// elsewhere on the machine that has them.
+/// elsewhere on the machine that has them. `process` describes this one, in errors.
 ///
 /// # Errors
 /// If that is not possible, as when another job meets there.
-pub(crate) fn listen(address: &str) -> Result<Vec<TcpListener>> {
+pub(crate) fn listen(address: &str, process: &str) -> Result<Vec<TcpListener>> {
     let failed = |at: &str, error: io::Error| {
         let message = format!(
-            "cannot listen at {at}, where the processes meet; if another job meets there, set \
-             HALITE_PROCESS_ID, HALITE_NUM_PROCESSES and HALITE_COORDINATOR_ADDRESS with another port"
+            "{process} cannot listen at {at}, where the processes meet; if another process has its \
+             number, give each its own; if another job meets there, set HALITE_PROCESS_ID, \
+             HALITE_NUM_PROCESSES and HALITE_COORDINATOR_ADDRESS with another port"
         );
         Error::new(ErrorKind::Unavailable, "job", message).caused_by(error)
     };
@@ -257,7 +258,7 @@ pub(crate) fn listen(address: &str) -> Result<Vec<TcpListener>> {
             Err(error) if at.is_ipv4() && error.kind() != AddrInUse => {}
             Err(error) if at.is_ipv6() && error.kind() != AddrInUse => {
                 let message = format!(
-                    "process 0 cannot listen at {address}: this machine does not have that IPv6 \
+                    "{process} cannot listen at {address}: this machine does not have that IPv6 \
                      address"
                 );
                 return Err(Error::new(ErrorKind::Unavailable, "job", message).caused_by(error));
@@ -544,12 +545,15 @@ mod tests {
     fn addresses_of_one_machine_are_not_reached_from_others() {
         for address in ["localhost", "127.0.0.1"] {
             let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
-            let listeners = listen(&format!("{address}:{}", free.unwrap().port())).unwrap();
+            let address = format!("{address}:{}", free.unwrap().port());
+            let listeners = listen(&address, "process 0").unwrap();
             for listener in listeners {
                 assert!(listener.local_addr().unwrap().ip().is_loopback());
             }
         }
-        let error = listen("[2001:db8::7]:29500").unwrap_err().to_string();
+        let error = listen("[2001:db8::7]:29500", "process 0")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("does not have that IPv6 address"), "{error}");
     }
 }

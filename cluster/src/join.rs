@@ -64,7 +64,7 @@ pub(crate) fn rerun(
     if job.rank == 0 && job.source != Source::Mpi {
         let server = Server::new(job.size)?;
         server.start(0, ours.try_clone()?, ours)?;
-        let listeners = gate::listen(coordinator)?;
+        let listeners = gate::listen(coordinator, &job.description())?;
         served = Some((Gate::open(listeners, &key, job.size, &server)?, server));
     } else {
         let mut stopped = None;

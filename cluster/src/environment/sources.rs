@@ -249,12 +249,16 @@ fn slurm(variable: Variable<'_>) -> Result<Option<Recognized>> {
     if variable("SLURM_STEP_ID").is_none() {
         return Ok(None);
     }
-    let Some(rank) = reader.number("SLURM_PROCID")? else {
-        return Ok(None);
-    };
+    let rank = reader.number("SLURM_PROCID")?;
     let size = match reader.number("SLURM_STEP_NUM_TASKS")? {
-        Some(size) => size,
-        None => reader.needed("SLURM_NTASKS")?,
+        Some(size) => Some(size),
+        None => reader.number("SLURM_NTASKS")?,
+    };
+    let (rank, size) = match (rank, size) {
+        (Some(rank), Some(size)) => (rank, size),
+        (Some(_), None) => return Err(missing(&reader.read, "SLURM_NTASKS")),
+        (None, Some(2..)) => return Err(missing(&reader.read, "SLURM_PROCID")),
+        (None, _) => return Ok(None),
     };
     let nodes = match reader.text("SLURM_STEP_NODELIST") {
         Some(nodes) => Some(nodes),
@@ -277,7 +281,11 @@ fn slurm(variable: Variable<'_>) -> Result<Option<Recognized>> {
 fn torchrun(variable: Variable<'_>) -> Result<Option<Recognized>> {
     let mut reader = Reader::new(variable);
     if variable("WORLD_SIZE").is_none() {
-        return Ok(None);
+        // Either of them alone may be of another program.
+        return match (reader.text("RANK"), reader.text("MASTER_ADDR")) {
+            (Some(_), Some(_)) => Err(missing(&reader.read, "WORLD_SIZE")),
+            _ => Ok(None),
+        };
     }
     if variable("RANK").is_none() {
         return match reader.needed("WORLD_SIZE")? {

@@ -196,6 +196,23 @@ fn shell_in_an_allocation_is_alone() {
     );
 }
 
+/// Without it each process would be alone.
+#[test]
+fn lost_number_of_a_launcher_is_an_error() {
+    let without = |variables: &[(&'static str, &'static str)], name: &str| {
+        let left = variables.iter().filter(|(other, _)| *other != name);
+        left.copied().collect::<Vec<_>>()
+    };
+    refused(
+        &without(&SRUN, "SLURM_PROCID"),
+        "SLURM_NTASKS=4 is set, and SLURM_PROCID is missing",
+    );
+    refused(
+        &without(&TORCHRUN, "WORLD_SIZE"),
+        "RANK=5 MASTER_ADDR=node0 is set, and WORLD_SIZE is missing",
+    );
+}
+
 #[test]
 fn forgotten_half_of_a_launcher_is_told() {
     let told = |variables: &[(&str, &str)]| {
