@@ -403,7 +403,9 @@ fn ended(mut running: Vec<Running>) -> Vec<(Ended, Duration)> {
         for (one, time) in running.iter_mut().zip(&mut times) {
             if time.is_none() && one.has_ended() {
                 *time = Some(one.elapsed());
-                first.get_or_insert_with(Instant::now);
+                if one.has_failed() {
+                    first.get_or_insert_with(Instant::now);
+                }
             }
         }
         if first.is_some_and(|first| first.elapsed() > Duration::from_secs(2)) {

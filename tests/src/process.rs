@@ -140,6 +140,11 @@ impl Running {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Whether it has ended with another status than success.
+    pub fn has_failed(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(status)) if !status.success())
+    }
+
     /// Waits until `condition` holds or the child has ended, at most for `limit`. Returns whether
     /// the child is still running.
     pub fn wait_until(&mut self, limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
