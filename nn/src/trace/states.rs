@@ -9,13 +9,13 @@ use super::Trace;
 pub(super) struct States(OnceCell<Box<State>>);
 
 struct State {
-    value: Box<dyn Any>,
+    value: Box<dyn Any + Send>,
     next: States,
 }
 
 impl Trace {
     /// The state of type `S` that a module keeps in this trace; a default one, the first time.
-    pub(crate) fn state<S: Default + Any>(&self) -> &S {
+    pub(crate) fn state<S: Default + Any + Send>(&self) -> &S {
         let mut states = &self.states;
         loop {
             let state = states.0.get_or_init(|| {
