@@ -25,14 +25,6 @@ const SPLITS: &[(&str, WordSplit, bool)] = &[
     ("deepseek-r1-qwen", WordSplit::Qwen2, false),
 ];
 
-/// Settings that are steps of tokenization in `tokenizer.json`.
-const PARTS: [&str; 4] = [
-    "do_lower_case",
-    "strip_accents",
-    "tokenize_chinese_chars",
-    "add_prefix_space",
-];
-
 /// Settings of a tokenizer beside `tokenizer.json`.
 pub(crate) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 
@@ -60,11 +52,6 @@ impl Pretrained {
             Some(class) => class.starts_with("BertTokenizer"),
             None => self.is_bert(),
         };
-        // The file is large, and read again only for these.
-        let parts = match is_bert || PARTS.iter().any(|name| !settings[name].is_null()) {
-            true => self.json("tokenizer.json")?.unwrap_or_default(),
-            false => Value::Null,
-        };
         let origin = self
             .directory()
             .join(TOKENIZER_CONFIG)
@@ -77,7 +64,7 @@ impl Pretrained {
             &empty
         };
         let mut config = self.config_of(&origin, fields, &keys::TOKENIZER_CONFIG);
-        compare(&mut config, &tokenizer, &parts, is_bert);
+        compare(&mut config, &tokenizer, is_bert);
         config.finish()?;
         Ok(tokenizer)
     }
@@ -123,15 +110,19 @@ impl Pretrained {
 }
 
 /// Notes the settings of a `tokenizer_config.json` that are not those of the `tokenizer.json` beside
-/// it, whose content is `parts`. transformers changes the tokenizer by them.
-fn compare(config: &mut Config<'_>, tokenizer: &Tokenizer, parts: &Value, is_bert: bool) {
-    let normalizers = nested(&parts["normalizer"], "normalizers");
+/// it. transformers changes the tokenizer by them.
+fn compare(config: &mut Config<'_>, tokenizer: &Tokenizer, is_bert: bool) {
+    let [normalizer, words] = match tokenizer {
+        Tokenizer::Subwords(subwords) => subwords.steps(),
+        _ => [Value::Null, Value::Null],
+    };
+    let normalizers = nested(&normalizer, "normalizers");
     let bert = normalizers
         .iter()
         .find(|part| part["type"] == "BertNormalizer");
     let flag_of = |name: &str| bert.and_then(|bert| bert[name].as_bool());
     let lowercase = flag_of("lowercase");
-    let words = nested(&parts["pre_tokenizer"], "pretokenizers");
+    let words = nested(&words, "pretokenizers");
     let bytes = words.iter().find(|part| part["type"] == "ByteLevel");
     let around = tokenizer.encode_input("", None).unwrap_or_default();
     let has = |flag: &str, token: &str, place: Option<&u32>| {

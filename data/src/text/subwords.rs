@@ -111,6 +111,16 @@ impl Subwords {
         self.0.tokenizer.token_to_id(token)
     }
 
+    /// Normalizer and pre-tokenizer as a `tokenizer.json` describes them; null if there is none.
+    pub fn steps(&self) -> [Value; 2] {
+        let tokenizer = &self.0.tokenizer;
+        let steps = [
+            serde_json::to_value(tokenizer.get_normalizer()),
+            serde_json::to_value(tokenizer.get_pre_tokenizer()),
+        ];
+        steps.map(|step| step.expect("a step that was parsed is printed"))
+    }
+
     /// Encodes a text, without the special tokens around an input. Special tokens that are written
     /// in the text are found.
     ///
