@@ -333,17 +333,7 @@ pub(crate) fn unique() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::package::Client;
-
-    const PART: Package = Package {
-        client: Client::Npm,
-        name: "part",
-        version: "1",
-        archive_size: 0,
-        archive_sha256: None,
-        files: &[],
-        parts: &[],
-    };
+    use crate::package::tests::PART;
 
     #[test]
     fn other_names_are_not_keys() {

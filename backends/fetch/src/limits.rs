@@ -44,17 +44,7 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::package::Client;
-
-    const PART: Package = Package {
-        client: Client::Npm,
-        name: "part",
-        version: "1",
-        archive_size: 0,
-        archive_sha256: None,
-        files: &[],
-        parts: &[],
-    };
+    use crate::package::tests::PART;
 
     #[test]
     fn waiting_lasts_as_long_as_the_work() {

@@ -285,3 +285,19 @@ impl fmt::Display for Package {
         write!(f, "{} {} ({})", self.name, self.version, self.client)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A package without files.
+    pub(crate) const PART: Package = Package {
+        client: Client::Npm,
+        name: "part",
+        version: "1",
+        archive_size: 0,
+        archive_sha256: None,
+        files: &[],
+        parts: &[],
+    };
+}
