@@ -238,10 +238,11 @@ macro_rules! named {
 }
 
 named! {
-    /// Elementwise operations on one operand.
+    /// Elementwise operations on one operand. `erf` is the operation of CHLO, which programs have as
+    /// the custom call `mhlo.erf`.
     UnaryOp {
         Abs = "abs", Cbrt = "cbrt", Ceil = "ceil", CountLeadingZeros = "count_leading_zeros",
-        Cosine = "cosine", Exponential = "exponential",
+        Cosine = "cosine", Erf = "erf", Exponential = "exponential",
         ExponentialMinusOne = "exponential_minus_one", Floor = "floor", Imag = "imag",
         IsFinite = "is_finite", Log = "log", LogPlusOne = "log_plus_one", Logistic = "logistic",
         Negate = "negate", Not = "not", Popcnt = "popcnt", Real = "real",

@@ -379,11 +379,13 @@ pub(super) fn check_call(name: &str) -> CustomCallAttributes {
     }
 }
 
-/// The call that stands for `chlo.erf`, the only operation of that dialect that programs of halite
-/// have. JAX writes the same call into portable artifacts.
+/// Target of the call that stands for [`UnaryOp::Erf`](crate::UnaryOp::Erf), the only operation of
+/// CHLO that programs of halite have. JAX writes the same call into portable artifacts.
+pub(super) const ERF: &str = "mhlo.erf";
+
 pub(super) fn erf_call() -> CustomCallAttributes {
     CustomCallAttributes {
-        target: "mhlo.erf".into(),
+        target: ERF.into(),
         api_version: DEFAULT_API_VERSION,
         ..CustomCallAttributes::default()
     }

@@ -1,7 +1,7 @@
 use halite_core::{Error, ErrorKind, Result};
 
 use super::{
-    fields::{check_call, erf_call},
+    fields::{ERF, check_call},
     take::Take,
 };
 use crate::{
@@ -29,7 +29,7 @@ impl OpKind {
             attributes,
             operand,
         };
-        if let Some(op) = UnaryOp::from_name(name) {
+        if let Some(op) = UnaryOp::from_name(name).filter(|&op| op != UnaryOp::Erf) {
             take.default_accuracy();
             return Ok(OpKind::Unary(op));
         }
@@ -138,7 +138,10 @@ impl Take<'_> {
                 function: self.text("callee")?,
             },
             "composite" => self.composite()?,
-            "custom_call" => OpKind::CustomCall(self.custom_call()?),
+            "custom_call" => match self.custom_call()? {
+                call if call.target == ERF => OpKind::Unary(UnaryOp::Erf),
+                call => OpKind::CustomCall(call),
+            },
             check if check.starts_with("check.") => OpKind::CustomCall(check_call(check)),
             "fft" => OpKind::Fft {
                 transform: self.case("fft_type", FftKind::ALL, FftKind::name)?,
@@ -198,7 +201,7 @@ impl Take<'_> {
             "collective_broadcast" => self.collective_broadcast()?,
             "partition_id" => OpKind::PartitionId,
             "replica_id" => OpKind::ReplicaId,
-            "chlo.erf" => OpKind::CustomCall(erf_call()),
+            "chlo.erf" => OpKind::Unary(UnaryOp::Erf),
             "sdy.sharding_constraint" => self.sharding_constraint()?,
             "sdy.propagation_barrier" => self.propagation_barrier()?,
             "sdy.manual_computation" => OpKind::ManualComputation(self.manual()?),

@@ -1,7 +1,7 @@
 use crate::{
     Attribute, Attributes, CollectiveAttributes, ConvolutionAttributes, CustomCallAttributes,
     Dense, DotAttributes, ElementType, GatherAttributes, ManualAttributes, OpKind, RankedType,
-    ScatterAttributes, WindowAttributes,
+    ScatterAttributes, UnaryOp, WindowAttributes, build::fields::erf_call,
 };
 
 impl OpKind {
@@ -26,6 +26,7 @@ impl Attributes {
                 self.push_size("iota_dimension", *dim);
                 "iota"
             }
+            OpKind::Unary(UnaryOp::Erf) => self.push_custom_call(&erf_call()),
             OpKind::Unary(op) => op.name(),
             OpKind::Binary(op) => op.name(),
             OpKind::Compare { direction, order } => {

@@ -28,6 +28,7 @@ fn classes_of_unary(op: UnaryOp) -> &'static [ElementClass] {
         UnaryOp::Not => BITS,
         UnaryOp::CountLeadingZeros | UnaryOp::Popcnt => INTEGER,
         UnaryOp::Ceil
+        | UnaryOp::Erf
         | UnaryOp::Floor
         | UnaryOp::IsFinite
         | UnaryOp::RoundNearestAfz

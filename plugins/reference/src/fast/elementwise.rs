@@ -104,9 +104,6 @@ impl Recipe {
             OpKind::Select => Some(Recipe::of(Elementwise::Apply(Operation::Select))),
             OpKind::Convert => convert(from, to),
             OpKind::BitcastConvert => bitcast(from, to),
-            OpKind::CustomCall(call) if call.target == "mhlo.erf" && is_float(from) => {
-                Some(transcendental(Unary::Erf, Odd::Erf, from))
-            }
             _ => None,
         }
     }
@@ -151,6 +148,7 @@ fn float_unary(op: UnaryOp, element: ElementType) -> Option<Recipe> {
         }
         UnaryOp::Cbrt => (Unary::Cbrt, Some(Odd::Cbrt)),
         UnaryOp::Cosine => (Unary::Cos, Some(Odd::Cos)),
+        UnaryOp::Erf => (Unary::Erf, Some(Odd::Erf)),
         UnaryOp::Exponential => (Unary::Exp, Some(Odd::Exp)),
         UnaryOp::ExponentialMinusOne => (Unary::ExpM1, Some(Odd::ExpM1)),
         UnaryOp::Log => (Unary::Log, Some(Odd::Log)),

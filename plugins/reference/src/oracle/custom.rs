@@ -35,7 +35,6 @@ const ANNOTATIONS: &[&str] = &[
 
 /// Other targets.
 const FUNCTIONS: &[&str] = &[
-    "mhlo.erf",
     "Qr",
     "ProductOfElementaryHouseholderReflectors",
     "ApproxTopK",
@@ -146,7 +145,6 @@ fn has_types(target: &str, operands: &[&Type], results: &[&Type]) -> bool {
         )
     };
     match (target, &x[..], &y[..]) {
-        ("mhlo.erf", [x], [y]) => x == y && x.element.class() == ElementClass::Float,
         ("Qr", [x], [packed, taus]) => {
             let &[ref batch @ .., rows, columns] = &x.dims[..] else {
                 return false;
@@ -195,7 +193,6 @@ fn wrong_types(target: &str, operands: &[&Type], results: &[&Type]) -> Error {
         names.join(", ")
     };
     let needed = match target {
-        "mhlo.erf" => "tensor<..xf32> -> tensor<..xf32>, or of another float type",
         "Qr" => "tensor<..xMxNxf32> -> tensor<..xMxNxf32>, tensor<..xmin(M,N)xf32>",
         "ProductOfElementaryHouseholderReflectors" => {
             "tensor<..xMxNxf32>, tensor<..xKxf32> -> tensor<..xMxNxf32>, K at most M and N"
@@ -244,15 +241,6 @@ pub(super) fn call<'r>(
         return Ok(types.iter().map(|_| Value::Token).collect());
     }
     let results = match target {
-        "mhlo.erf" => {
-            let [x] = exactly(&tensors(&operands)?)?;
-            let values = x.floats()?;
-            let results = collect(values.len(), values.into_iter().map(libm::erf))?;
-            vec![Tensor::encode(
-                tensor_types(types)?[0],
-                Wide::Float(results),
-            )?]
-        }
         "Qr" => {
             let [x] = exactly(&tensors(&operands)?)?;
             linalg::qr(x, two(&tensor_types(types)?)?)?.into()

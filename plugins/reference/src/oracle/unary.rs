@@ -78,6 +78,7 @@ fn unary_float(op: UnaryOp, x: f64) -> Option<f64> {
         UnaryOp::Cbrt => x.cbrt(),
         UnaryOp::Ceil => x.ceil(),
         UnaryOp::Cosine => x.cos(),
+        UnaryOp::Erf => libm::erf(x),
         UnaryOp::Exponential => x.exp(),
         UnaryOp::ExponentialMinusOne => x.exp_m1(),
         UnaryOp::Floor => x.floor(),
