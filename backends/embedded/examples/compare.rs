@@ -1,13 +1,13 @@
-//! Times a training step of text on the reference executor and on XLA's CPU plugin, in turns.
+//! Times a training step of text on the embedded executor and on XLA's CPU plugin, in turns.
 //!
-//! `cargo run --release -p halite-reference --example compare -- PROGRAM.mlir [ROUNDS] [STEPS]`
+//! `cargo run --release -p halite-embedded --example compare -- PROGRAM.mlir [ROUNDS] [STEPS]`
 
 use std::time::Instant;
 
 use halite_backends::{Accelerator, Access, CompileCacheOptions, OpenOptions};
 use halite_core::{Client, Result};
+use halite_embedded::Mode;
 use halite_fetch::Bar;
-use halite_reference::Mode;
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -2,7 +2,7 @@
 //! results: prints those that fail with the reason, and the counts.
 //!
 //! ```text
-//! cargo run -p halite-reference --example run_programs -- FILE..
+//! cargo run -p halite-embedded --example run_programs -- FILE..
 //! ```
 
 use std::{env, fs, process::ExitCode, time::Instant};
@@ -39,6 +39,6 @@ fn run(path: &str) -> Result<()> {
         Ok(text) => Module::parse(text)?,
         Err(_) => Module::from_bytecode(&code)?,
     };
-    halite_reference::interpret(&module, &[])?;
+    halite_embedded::interpret(&module, &[])?;
     Ok(())
 }

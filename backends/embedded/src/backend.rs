@@ -9,24 +9,24 @@ use halite_core::{
 use halite_stablehlo::RankedType;
 
 use crate::{
-    Reference, ReferenceBuffer, ReferenceDevice, ReferenceEvent, ReferenceExecutable,
+    Embedded, EmbeddedBuffer, EmbeddedDevice, EmbeddedEvent, EmbeddedExecutable,
     compile::program_key,
     oracle::{Tensor, allocate},
     slot::Slot,
     source::{self, Source},
 };
 
-impl Backend for Reference {
-    type Device = ReferenceDevice;
-    type Buffer = ReferenceBuffer;
-    type Executable = ReferenceExecutable;
-    type Event = ReferenceEvent;
+impl Backend for Embedded {
+    type Device = EmbeddedDevice;
+    type Buffer = EmbeddedBuffer;
+    type Executable = EmbeddedExecutable;
+    type Event = EmbeddedEvent;
 
     fn platform(&self) -> &Platform {
         &self.0.platform
     }
 
-    fn devices(&self) -> &[ReferenceDevice] {
+    fn devices(&self) -> &[EmbeddedDevice] {
         &self.0.devices
     }
 
@@ -36,7 +36,7 @@ impl Backend for Reference {
         bytes: HostBytes<'_>,
         ty: &TensorType,
         to: Placement,
-    ) -> Result<ReferenceBuffer> {
+    ) -> Result<EmbeddedBuffer> {
         const OP: &str = "upload";
         let client = &self.0;
         let device = client.device(OP, to)?;
@@ -51,7 +51,7 @@ impl Backend for Reference {
         let mut copy = allocate(needed).map_err(|error| client.on(error))?;
         copy.extend_from_slice(bytes);
         let tensor = Tensor::new(RankedType::from(ty), copy);
-        Ok(ReferenceBuffer {
+        Ok(EmbeddedBuffer {
             client: client.clone(),
             ty: ty.clone(),
             placement: to,
@@ -65,7 +65,7 @@ impl Backend for Reference {
         Ok(Some(Box::new(memory)))
     }
 
-    fn compile(&self, program: &Program, options: &CompileOptions) -> Result<ReferenceExecutable> {
+    fn compile(&self, program: &Program, options: &CompileOptions) -> Result<EmbeddedExecutable> {
         let source = Source {
             name: program.name.clone(),
             code: program.code.clone(),
@@ -81,7 +81,7 @@ impl Backend for Reference {
         name: &Arc<str>,
         signature: &Signature,
         options: &CompileOptions,
-    ) -> Result<ReferenceExecutable> {
+    ) -> Result<EmbeddedExecutable> {
         let source = source::read(serialized, name).map_err(|error| self.0.on(error))?;
         source.load("load", &self.0, signature, options)
     }

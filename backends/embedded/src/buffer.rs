@@ -15,14 +15,14 @@ use crate::{
 
 /// Data on a virtual device.
 #[derive(Debug)]
-pub struct ReferenceBuffer {
+pub struct EmbeddedBuffer {
     pub(crate) client: Arc<Client>,
     pub(crate) ty: TensorType,
     pub(crate) placement: Placement,
     pub(crate) slot: Arc<Slot>,
 }
 
-impl ReferenceBuffer {
+impl EmbeddedBuffer {
     /// A buffer whose contents queued work delivers.
     pub(crate) fn pending(
         client: &Arc<Client>,
@@ -30,7 +30,7 @@ impl ReferenceBuffer {
         placement: Placement,
     ) -> (Self, Promise) {
         let (slot, promise) = Slot::pending();
-        let buffer = ReferenceBuffer {
+        let buffer = EmbeddedBuffer {
             client: client.clone(),
             ty: ty.clone(),
             placement,
@@ -40,8 +40,8 @@ impl ReferenceBuffer {
     }
 }
 
-impl Buffer for ReferenceBuffer {
-    type Event = ReferenceEvent;
+impl Buffer for EmbeddedBuffer {
+    type Event = EmbeddedEvent;
 
     fn tensor_type(&self) -> &TensorType {
         &self.ty
@@ -51,8 +51,8 @@ impl Buffer for ReferenceBuffer {
         self.placement
     }
 
-    fn ready(&self) -> Result<ReferenceEvent> {
-        Ok(ReferenceEvent {
+    fn ready(&self) -> Result<EmbeddedEvent> {
+        Ok(EmbeddedEvent {
             client: self.client.clone(),
             slot: self.slot.clone(),
         })
@@ -60,7 +60,7 @@ impl Buffer for ReferenceBuffer {
 
     fn copy_to(&self, place: Placement) -> Result<Self> {
         let device = self.client.device("copy", place)?;
-        let (copy, promise) = ReferenceBuffer::pending(&self.client, &self.ty, place);
+        let (copy, promise) = EmbeddedBuffer::pending(&self.client, &self.ty, place);
         let (source, memory) = (self.slot.clone(), device.memory.clone());
         // A copy waits for the launch of its source, so both have one order on all devices.
         let _order = self.client.launching();
@@ -118,12 +118,12 @@ fn copy(x: &Tensor) -> Result<Vec<u8>> {
 }
 
 /// Completion event of an upload, a copy or a launch.
-pub struct ReferenceEvent {
+pub struct EmbeddedEvent {
     client: Arc<Client>,
     slot: Arc<Slot>,
 }
 
-impl Event for ReferenceEvent {
+impl Event for EmbeddedEvent {
     fn is_ready(&self) -> bool {
         self.slot.is_delivered()
     }
@@ -159,8 +159,8 @@ impl Event for ReferenceEvent {
     }
 }
 
-impl fmt::Debug for ReferenceEvent {
+impl fmt::Debug for EmbeddedEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ReferenceEvent({:?})", self.slot)
+        write!(f, "EmbeddedEvent({:?})", self.slot)
     }
 }

@@ -18,20 +18,20 @@ use halite_core::{
 use halite_kernels::Threads;
 
 use crate::{
-    Mode, Options, ReferenceDevice,
+    EmbeddedDevice, Mode, Options,
     device::{Job, start_queue},
     launch::Running,
     node::Peers,
     oracle::STACK,
 };
 
-/// The reference executor, as a backend.
+/// The embedded executor, as a backend.
 ///
 /// All of its handles keep it alive. When the last one is dropped, programs that still run stop.
 #[derive(Clone, Debug)]
-pub struct Reference(pub(crate) Arc<Client>);
+pub struct Embedded(pub(crate) Arc<Client>);
 
-impl Reference {
+impl Embedded {
     /// Starts a client with a thread for each device.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Reference {
         let client = Arc::new(Client::start(options)?);
         let work: Weak<Client> = Arc::downgrade(&client);
         explain_with(work);
-        Ok(Reference(client))
+        Ok(Embedded(client))
     }
 }
 
@@ -48,7 +48,7 @@ impl Reference {
 pub(crate) struct Client {
     pub(crate) platform: Platform,
     /// Those of all processes, by id.
-    pub(crate) devices: Vec<ReferenceDevice>,
+    pub(crate) devices: Vec<EmbeddedDevice>,
     /// The other processes, if there are some.
     pub(crate) peers: Option<Arc<Peers>>,
     callbacks: Sender<Job>,
@@ -67,7 +67,7 @@ impl Client {
     /// Starts a thread for each device of this process.
     fn start(options: &Options) -> Result<Self> {
         if options.devices == 0 {
-            let message = "the reference executor needs at least 1 device, 0 are requested";
+            let message = "the embedded executor needs at least 1 device, 0 are requested";
             return Err(Error::invalid("open", message));
         }
         let devices = match &options.node {
@@ -101,7 +101,7 @@ impl Client {
     }
 
     /// The device of a placement in this process.
-    pub(crate) fn device(&self, op: &'static str, place: Placement) -> Result<&ReferenceDevice> {
+    pub(crate) fn device(&self, op: &'static str, place: Placement) -> Result<&EmbeddedDevice> {
         let invalid = |message| self.on(Error::invalid(op, message));
         let device = self.devices.get(place.device.0 as usize).ok_or_else(|| {
             let (id, last) = (place.device.0, self.devices.len() - 1);
@@ -142,13 +142,13 @@ impl Client {
 }
 
 /// Starts the devices of process `own`, and lists those of the others; process `i` has `counts[i]`.
-fn start_devices(own: u32, counts: &[u32]) -> Result<Vec<ReferenceDevice>> {
+fn start_devices(own: u32, counts: &[u32]) -> Result<Vec<EmbeddedDevice>> {
     let processes = counts.iter().zip(0u32..);
     let of = processes.flat_map(|(&count, process)| (0..count).map(move |_| process));
     of.zip(0u32..)
         .map(|(process, id)| match process == own {
-            true => ReferenceDevice::start(id, process),
-            false => Ok(ReferenceDevice::remote(id, process)),
+            true => EmbeddedDevice::start(id, process),
+            false => Ok(EmbeddedDevice::remote(id, process)),
         })
         .collect()
 }

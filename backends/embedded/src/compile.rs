@@ -10,7 +10,7 @@ use halite_stablehlo::{InterfaceTensor, Module, OpKind, Region};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    ReferenceExecutable,
+    EmbeddedExecutable,
     client::Client,
     fast::{Plan, why_interpreted},
     node::Owners,
@@ -33,7 +33,7 @@ impl Source {
         client: &Arc<Client>,
         signature: &Signature,
         options: &CompileOptions,
-    ) -> Result<ReferenceExecutable> {
+    ) -> Result<EmbeddedExecutable> {
         let refuse = |error: Error| {
             let message = format!("`{}`: {}", self.name, error.message());
             client.on(Error::new(error.kind(), op, message))
@@ -77,7 +77,7 @@ impl Source {
             interpreted,
             slowness: Slowness::default(),
         };
-        Ok(ReferenceExecutable {
+        Ok(EmbeddedExecutable {
             client: client.clone(),
             // Several jobs may wait for each other.
             is_short: program.jobs().len() == 1
@@ -146,7 +146,7 @@ impl Source {
     fn assign(&self, client: &Client, options: &CompileOptions) -> Result<Vec<DeviceId>, String> {
         if let Some((name, _)) = options.flags.first() {
             return Err(format!(
-                "unknown compiler flag `{name}`; the reference executor has no flags"
+                "unknown compiler flag `{name}`; the embedded executor has no flags"
             ));
         }
         let (replicas, partitions) = (self.replicas, self.partitions);

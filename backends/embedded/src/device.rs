@@ -36,9 +36,9 @@ pub(crate) fn start_queue(name: String) -> Result<Sender<Job>> {
     Ok(send)
 }
 
-/// A virtual device of the reference executor.
+/// A virtual device of the embedded executor.
 #[derive(Debug)]
-pub struct ReferenceDevice {
+pub struct EmbeddedDevice {
     id: DeviceId,
     process: u32,
     /// `None` for a device of another process.
@@ -48,9 +48,9 @@ pub struct ReferenceDevice {
     pub(crate) memory: Arc<Meter>,
 }
 
-impl ReferenceDevice {
+impl EmbeddedDevice {
     pub(crate) fn start(id: u32, process: u32) -> Result<Self> {
-        Ok(ReferenceDevice {
+        Ok(EmbeddedDevice {
             queue: Some(start_queue(format!("halite-device-{id}"))?),
             ..Self::remote(id, process)
         })
@@ -58,7 +58,7 @@ impl ReferenceDevice {
 
     /// A device of another process.
     pub(crate) fn remote(id: u32, process: u32) -> Self {
-        ReferenceDevice {
+        EmbeddedDevice {
             id: DeviceId(id),
             process,
             queue: None,
@@ -96,7 +96,7 @@ impl ReferenceDevice {
     }
 }
 
-impl Device for ReferenceDevice {
+impl Device for EmbeddedDevice {
     fn id(&self) -> DeviceId {
         self.id
     }

@@ -12,7 +12,7 @@ use halite_core::{
 use halite_stablehlo::{Attribute, RankedType, Type};
 
 use crate::{
-    Reference, ReferenceBuffer, ReferenceDevice,
+    Embedded, EmbeddedBuffer, EmbeddedDevice,
     client::Client,
     launch::{Job, Outputs},
     node::Owners,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A program that is ready to run on its devices.
-pub struct ReferenceExecutable {
+pub struct EmbeddedExecutable {
     pub(crate) client: Arc<Client>,
     pub(crate) program: Arc<Ready>,
     /// Whether a launch takes less time than to wake another thread for it.
@@ -38,7 +38,7 @@ pub struct ReferenceExecutable {
     pub(crate) source: Source,
 }
 
-impl Executable<Reference> for ReferenceExecutable {
+impl Executable<Embedded> for EmbeddedExecutable {
     fn signature(&self) -> &Signature {
         &self.signature
     }
@@ -47,7 +47,7 @@ impl Executable<Reference> for ReferenceExecutable {
         &self.devices
     }
 
-    fn launch(&self, launch: Launch<'_, ReferenceBuffer>) -> Result<Launched<ReferenceBuffer>> {
+    fn launch(&self, launch: Launch<'_, EmbeddedBuffer>) -> Result<Launched<EmbeddedBuffer>> {
         self.check(&launch).map_err(|message| {
             let message = format!("`{}`: {message}", self.source.name);
             self.client.on(Error::invalid("launch", message))
@@ -76,7 +76,7 @@ impl Executable<Reference> for ReferenceExecutable {
             for &id in devices.by_ref().take(count) {
                 let device = self.client.device("launch", id.into())?;
                 let (buffers, promises): (Vec<_>, Vec<_>) = (self.signature.outputs.iter())
-                    .map(|ty| ReferenceBuffer::pending(&self.client, ty, id.into()))
+                    .map(|ty| EmbeddedBuffer::pending(&self.client, ty, id.into()))
                     .unzip();
                 outputs.push(buffers);
                 of_job.push(Outputs {
@@ -166,10 +166,10 @@ fn total(sizes: impl Iterator<Item = usize>) -> u64 {
     sizes.fold(0, |sum, size| sum.saturating_add(size as u64))
 }
 
-impl ReferenceExecutable {
+impl EmbeddedExecutable {
     /// Runs a job at once if it is short and nothing else runs on its devices, else on the queue of
     /// the first one.
-    fn start(&self, job: Job, devices: &[&ReferenceDevice]) {
+    fn start(&self, job: Job, devices: &[&EmbeddedDevice]) {
         let Some((first, others)) = devices.split_first() else {
             return;
         };
@@ -194,7 +194,7 @@ impl ReferenceExecutable {
     }
 
     /// Checks the arguments of a launch.
-    fn check(&self, launch: &Launch<'_, ReferenceBuffer>) -> Result<(), String> {
+    fn check(&self, launch: &Launch<'_, EmbeddedBuffer>) -> Result<(), String> {
         let (rows, devices) = (launch.args.len(), self.devices.len());
         if rows != devices {
             return Err(format!(
@@ -236,18 +236,18 @@ impl ReferenceExecutable {
     }
 }
 
-impl fmt::Debug for ReferenceExecutable {
+impl fmt::Debug for EmbeddedExecutable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "ReferenceExecutable({} on {:?})",
+            "EmbeddedExecutable({} on {:?})",
             self.source.name, self.devices
         )
     }
 }
 
 /// The slot of an argument. That of a donated one has no other holder.
-fn slot(arg: Arg<'_, ReferenceBuffer>) -> Arc<Slot> {
+fn slot(arg: Arg<'_, EmbeddedBuffer>) -> Arc<Slot> {
     match arg {
         Arg::Borrow(buffer) => buffer.slot.clone(),
         Arg::Donate(buffer) => buffer.slot,

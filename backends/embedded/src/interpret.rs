@@ -10,7 +10,7 @@ use crate::oracle::{
 };
 
 /// Runs `main` of a program of one device, with inputs and outputs of any element type, and blocks
-/// until it ends. A [`Reference`](crate::Reference) runs programs asynchronously and on several
+/// until it ends. An [`Embedded`](crate::Embedded) runs programs asynchronously and on several
 /// devices.
 ///
 /// # Errors
@@ -24,7 +24,7 @@ pub fn interpret(module: &Module, inputs: &[Dense]) -> Result<Vec<Dense>> {
     if replicas * partitions != 1 {
         let message = format!(
             "the program runs on {replicas} replicas of {partitions} partitions; programs over \
-             several devices need a `Reference` with as many"
+             several devices need an `Embedded` with as many"
         );
         return Err(Error::invalid(OP, message));
     }

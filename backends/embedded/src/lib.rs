@@ -1,4 +1,4 @@
-//! The reference executor: a [`Backend`](halite_core::Backend) that runs StableHLO on the host.
+//! The embedded executor: a [`Backend`](halite_core::Backend) that runs StableHLO on the host.
 //!
 //! It has two modes. [`Mode::Fast`] runs a plan of fused kernels; [`Mode::Oracle`] runs every
 //! operation in plain loops, rounds once, and adds floats in `f64`: results to compare other
@@ -7,9 +7,9 @@
 //!
 //! ```
 //! use halite_core::{Client, DType, HostBytes, TensorType};
-//! use halite_reference::{Options, Reference};
+//! use halite_embedded::{Options, Embedded};
 //!
-//! let client = Client::new(Reference::new(&Options { devices: 2, ..Options::default() })?);
+//! let client = Client::new(Embedded::new(&Options { devices: 2, ..Options::default() })?);
 //! let device = client.local_devices()[1];
 //! let ty = TensorType::new(DType::U8, [3]);
 //! let buffer = client.upload(HostBytes::Borrowed(&[1, 2, 3]), &ty, device.into())?;
@@ -40,10 +40,10 @@ mod slot;
 mod source;
 mod storage;
 
-pub use buffer::{ReferenceBuffer, ReferenceEvent};
-pub use client::Reference;
-pub use device::ReferenceDevice;
-pub use executable::ReferenceExecutable;
+pub use buffer::{EmbeddedBuffer, EmbeddedEvent};
+pub use client::Embedded;
+pub use device::EmbeddedDevice;
+pub use executable::EmbeddedExecutable;
 pub use interpret::interpret;
 pub use node::Node;
 pub use options::{Mode, Options};

@@ -2,7 +2,7 @@
 
 use crate::node::Node;
 
-/// Options of a [`Reference`](crate::Reference).
+/// Options of an [`Embedded`](crate::Embedded).
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Number of virtual devices, at least 1.

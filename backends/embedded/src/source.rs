@@ -72,7 +72,7 @@ pub(crate) fn read(bytes: &[u8], name: &Arc<str>) -> Result<Source> {
     if version != VERSION.as_bytes() {
         let version = String::from_utf8_lossy(version);
         let message = format!(
-            "`{name}` was serialized by version {version} of the reference executor, this is \
+            "`{name}` was serialized by version {version} of the embedded executor, this is \
              {VERSION}; compile it again"
         );
         return Err(Error::invalid("load", message));

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use halite_core::CompileOptions;
-use halite_reference::Mode;
+use halite_embedded::Mode;
 
 use crate::common::{floats, open, program, run};
 

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, iter::zip};
 
-use halite_reference::Mode;
+use halite_embedded::Mode;
 
 use crate::common::{open, program, run};
 

@@ -1,8 +1,8 @@
-//! The conformance suite of the backend contract on the reference executor.
+//! The conformance suite of the backend contract on the embedded executor.
 
 use halite_backends::conformance::{self, Outcome, Subject, cases};
 use halite_core::Client;
-use halite_reference::{Mode, Options, Reference};
+use halite_embedded::{Embedded, Mode, Options};
 
 fn check(group: &str, devices: u32, mode: Mode) {
     let options = Options {
@@ -10,7 +10,7 @@ fn check(group: &str, devices: u32, mode: Mode) {
         mode,
         ..Options::default()
     };
-    let open = move || Ok(Client::new(Reference::new(&options)?));
+    let open = move || Ok(Client::new(Embedded::new(&options)?));
     let outcome: Outcome = conformance::run(&Subject::opened_by(open).unwrap(), group);
     println!("{outcome}");
     assert!(

@@ -1,6 +1,6 @@
 //! Attributes at the limits of 64 bits: both modes compute what the specification defines.
 
-use halite_reference::Mode;
+use halite_embedded::Mode;
 
 use crate::common::{floats, open, program, run};
 

@@ -1,7 +1,7 @@
 //! Reductions, slices and constants that the fast mode fuses or folds, against the oracle.
 
 use halite_core::ErrorKind;
-use halite_reference::Mode;
+use halite_embedded::Mode;
 
 use crate::common::{floats, open, program, run};
 

@@ -1,6 +1,6 @@
 //! Loops and slices at computed starts in the fast mode, against the oracle.
 
-use halite_reference::Mode;
+use halite_embedded::Mode;
 
 use crate::common::{open, program, run};
 

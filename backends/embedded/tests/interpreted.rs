@@ -1,7 +1,7 @@
 //! Reports of what a program leaves to the oracle.
 
 use halite_core::{CompileOptions, Result};
-use halite_reference::Mode;
+use halite_embedded::Mode;
 
 use crate::common::{open, program, run};
 

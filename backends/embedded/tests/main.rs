@@ -1,4 +1,4 @@
-//! Integration tests of `halite-reference`, in one executable: each links all of its dependencies.
+//! Integration tests of `halite-embedded`, in one executable: each links all of its dependencies.
 
 mod common;
 mod compile;
@@ -9,7 +9,6 @@ mod extremes;
 mod fused;
 mod indexing;
 mod interpreted;
-mod nodes;
 mod operations;
 mod partitions;
 mod processes;

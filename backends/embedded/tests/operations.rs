@@ -1,4 +1,4 @@
-//! Single operations on every element type: the oracle of the reference executor against XLA's CPU
+//! Single operations on every element type: the oracle of the embedded executor against XLA's CPU
 //! plugin, and the fast mode against the oracle.
 //!
 //! Each operation has a random case for each element type, in each round: shapes, attributes and
@@ -28,7 +28,7 @@ use std::{collections::BTreeMap, env};
 
 use halite_backends::Accelerator;
 use halite_core::{Client, Result};
-use halite_reference::{Mode, Options, Reference};
+use halite_embedded::{Embedded, Mode, Options};
 use halite_stablehlo::ElementType;
 
 use crate::operations::{
@@ -65,12 +65,12 @@ fn families() -> Vec<Family> {
     all.into_iter().flatten().collect()
 }
 
-fn reference(mode: Mode) -> Client {
+fn embedded(mode: Mode) -> Client {
     let options = Options {
         mode,
         ..Options::default()
     };
-    Client::new(Reference::new(&options).expect("the executor starts"))
+    Client::new(Embedded::new(&options).expect("the executor starts"))
 }
 
 /// All cases of a round.
@@ -149,7 +149,7 @@ fn operations_agree_on_every_element_type() {
     let rounds = setting("HALITE_OPERATIONS_ROUNDS", 1);
     let first = setting("HALITE_OPERATIONS_SEED", 1);
     let all = env::var_os("HALITE_OPERATIONS_ALL").is_some();
-    let (oracle, fast) = (reference(Mode::Oracle), reference(Mode::Fast));
+    let (oracle, fast) = (embedded(Mode::Oracle), embedded(Mode::Fast));
     let xla = Accelerator::Cpu { devices: None }
         .open()
         .expect("XLA's plugin opens");

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use halite_core::{Arg, Client, CompileOptions, HostBytes, Placement, Program, Result, Signature};
-use halite_reference::{Mode, Options, Reference};
+use halite_embedded::{Embedded, Mode, Options};
 use halite_stablehlo::{ElementType, RankedType};
 
 const ELEMENTS: [ElementType; 13] = [
@@ -30,7 +30,7 @@ fn client(mode: Mode) -> Client {
         threads: 2,
         node: None,
     };
-    Client::new(Reference::new(&options).expect("the executor starts"))
+    Client::new(Embedded::new(&options).expect("the executor starts"))
 }
 
 /// A program on a mesh of `x` and `y`, whose `body` maps `%x`, sharded over both, and `%r`,

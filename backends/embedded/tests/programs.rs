@@ -1,7 +1,7 @@
 //! Small programs whose results the specification or XLA defines, and programs that must fail.
 
 use halite_core::ErrorKind;
-use halite_reference::interpret;
+use halite_embedded::interpret;
 use halite_stablehlo::Module;
 
 use crate::common::interpreted::{check_binary, check_convert, failure, run};

@@ -6,7 +6,7 @@
 use std::{cell::RefCell, collections::BTreeMap, fmt::Write};
 
 use halite_core::DType;
-use halite_reference::Mode;
+use halite_embedded::Mode;
 use halite_stablehlo::Module;
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 

@@ -1,7 +1,7 @@
 //! Values at the edges of the specification: rounding, padding, random numbers, types of custom calls.
 
 use halite_core::ErrorKind;
-use halite_reference::interpret;
+use halite_embedded::interpret;
 use halite_stablehlo::Module;
 
 use crate::common::interpreted::{check_convert, failure, run};

@@ -1,7 +1,7 @@
 //! Training steps of `halite train mnist` in the fast mode, against the oracle.
 
 use halite_core::DType;
-use halite_reference::Mode;
+use halite_embedded::Mode;
 
 use crate::common::{Step, floats, open, read};
 

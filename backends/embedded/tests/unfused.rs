@@ -2,7 +2,7 @@
 //! bit for bit, but for sums of floats.
 
 use halite_core::DType;
-use halite_reference::Mode;
+use halite_embedded::Mode;
 
 use crate::common::{floats, open, program, run};
 

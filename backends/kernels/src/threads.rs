@@ -128,7 +128,7 @@ impl Threads {
 }
 
 /// Calls `work` with the numbers below `count` on the threads of the pool. One function for all
-/// kernels: compiled for each of them, rayon's code was a sixth of the reference plugin's.
+/// kernels: compiled for each of them, rayon's code was a sixth of the embedded executor's.
 fn for_each_index(pool: &ThreadPool, count: usize, work: &(dyn Fn(usize) + Sync)) {
     pool.install(|| (0..count).into_par_iter().with_max_len(1).for_each(work));
 }

@@ -1,4 +1,4 @@
-//! The reference executor of halite as a PJRT plugin, for JAX and every other caller of PJRT.
+//! The embedded executor of halite as a PJRT plugin, for JAX and every other caller of PJRT.
 //!
 //! Options of the client: `devices`, the number of virtual devices, 1 by default; `oracle`, true to
 //! interpret programs in `f64`; `node_id` and `num_nodes`, the index of this process and the number
@@ -9,10 +9,10 @@
 use std::time::Duration;
 
 use halite_core::{Error, Result};
+use halite_embedded::{Embedded, Mode, Node};
 use halite_plugin::Options;
-use halite_reference::{Mode, Node, Reference};
 
-fn open(options: &mut Options) -> Result<Reference> {
+fn open(options: &mut Options) -> Result<Embedded> {
     // Uploads copy from any memory.
     options.set_host_memory(());
     let devices = options.int("devices")?.unwrap_or(1);
@@ -20,11 +20,11 @@ fn open(options: &mut Options) -> Result<Reference> {
         Some(true) => Mode::Oracle,
         Some(false) | None => Mode::Fast,
     };
-    Reference::new(&halite_reference::Options {
+    Embedded::new(&halite_embedded::Options {
         devices: number("devices", devices)?,
         mode,
         node: node(options)?,
-        ..halite_reference::Options::default()
+        ..halite_embedded::Options::default()
     })
 }
 

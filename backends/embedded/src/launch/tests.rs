@@ -8,7 +8,7 @@ use halite_core::{
 };
 
 use super::*;
-use crate::{Options, Reference};
+use crate::{Embedded, Options};
 
 const ENDLESS: &str = "func.func public @main(%x: tensor<f32>) -> tensor<f32> {
   %0 = stablehlo.while(%v = %x) : tensor<f32>
@@ -39,15 +39,15 @@ fn program(code: &str) -> Program {
 
 #[test]
 fn long_waits_say_what_runs() {
-    let reference = Reference::new(&Options::default()).expect("it starts");
+    let embedded = Embedded::new(&Options::default()).expect("it starts");
     let options = CompileOptions::default();
     let program = program(ENDLESS);
-    let executable = Backend::compile(&reference, &program, &options).expect("it compiles");
+    let executable = Backend::compile(&embedded, &program, &options).expect("it compiles");
     let [ty] = &program.signature.inputs[..] else {
         panic!("the program has one input");
     };
-    let place = reference.devices()[0].id().into();
-    let x = reference
+    let place = embedded.devices()[0].id().into();
+    let x = embedded
         .upload(HostBytes::Borrowed(&[0; 4]), ty, place)
         .expect("it uploads");
     let args = vec![vec![Arg::Borrow(&x)]];
@@ -64,14 +64,14 @@ fn long_waits_say_what_runs() {
 
 #[test]
 fn interpreted_operations_are_reported_once() {
-    let reference = Reference::new(&Options::default()).expect("it starts");
+    let embedded = Embedded::new(&Options::default()).expect("it starts");
     let code = "func.func public @main(%x: tensor<f32>) -> tensor<f32> {
       stablehlo.custom_call @check.expect_eq(%x, %x) {has_side_effect = true}
         : (tensor<f32>, tensor<f32>) -> ()
       return %x : tensor<f32>
     }";
     let options = CompileOptions::default();
-    let executable = Backend::compile(&reference, &program(code), &options).expect("it compiles");
+    let executable = Backend::compile(&embedded, &program(code), &options).expect("it compiles");
     let program = &executable.program;
     let [call] = &program.interpreted[..] else {
         panic!("{:?}", program.interpreted);
@@ -114,16 +114,16 @@ fn donated_state_of_several_devices_is_updated_in_place() {
         devices: 4,
         ..Options::default()
     };
-    let reference = Reference::new(&options).expect("it starts");
+    let embedded = Embedded::new(&options).expect("it starts");
     let options = CompileOptions::default();
-    let executable = Backend::compile(&reference, &program, &options).expect("it compiles");
+    let executable = Backend::compile(&embedded, &program, &options).expect("it compiles");
     let bytes = 1f32.to_le_bytes().repeat(16);
-    let upload = |device: &crate::ReferenceDevice| {
+    let upload = |device: &crate::EmbeddedDevice| {
         let bytes = || HostBytes::Borrowed(&bytes);
-        let buffer = || reference.upload(bytes(), &ty, device.id().into());
+        let buffer = || embedded.upload(bytes(), &ty, device.id().into());
         vec![buffer().expect("it uploads"), buffer().expect("it uploads")]
     };
-    let mut rows: Vec<_> = reference.devices().iter().map(upload).collect();
+    let mut rows: Vec<_> = embedded.devices().iter().map(upload).collect();
     let mut memory = Vec::new();
     for _ in 0..4 {
         let donate = |row: Vec<_>| row.into_iter().map(Arg::Donate).collect();
@@ -132,7 +132,7 @@ fn donated_state_of_several_devices_is_updated_in_place() {
             .launch(Launch { args })
             .expect("it is queued")
             .outputs;
-        let address = |buffer: &crate::ReferenceBuffer| {
+        let address = |buffer: &crate::EmbeddedBuffer| {
             buffer.slot.wait().expect("it runs").bytes.as_ptr().addr()
         };
         memory.push([0, 1].map(|at| address(&rows[0][at])));
@@ -161,9 +161,9 @@ fn effects_have_the_order_of_launches() {
         devices: 4,
         ..Options::default()
     };
-    let reference = Reference::new(&options).expect("it starts");
-    let devices = reference.devices();
-    let launch = |on: &[crate::ReferenceDevice]| {
+    let embedded = Embedded::new(&options).expect("it starts");
+    let devices = embedded.devices();
+    let launch = |on: &[crate::EmbeddedDevice]| {
         let count = on.len();
         let code = format!(
             r#"module @step attributes {{mhlo.num_partitions = {count} : i32}} {{
@@ -183,10 +183,10 @@ fn effects_have_the_order_of_launches() {
             devices: on.iter().map(Device::id).collect(),
             ..CompileOptions::default()
         };
-        let executable = Backend::compile(&reference, &program, &options).expect("compiles");
+        let executable = Backend::compile(&embedded, &program, &options).expect("compiles");
         let ty = &program.signature.inputs[0];
-        let upload = |device: &crate::ReferenceDevice| {
-            let upload = reference.upload(HostBytes::Borrowed(&[0; 4]), ty, device.id().into());
+        let upload = |device: &crate::EmbeddedDevice| {
+            let upload = embedded.upload(HostBytes::Borrowed(&[0; 4]), ty, device.id().into());
             upload.expect("it uploads")
         };
         let buffers: Vec<_> = on.iter().map(upload).collect();

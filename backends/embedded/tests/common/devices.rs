@@ -6,14 +6,14 @@ use halite_core::{
     Arg, Client, CompileOptions, DType, DeviceBuffers, HostArray, HostBytes, Placement, Program,
     Result, Signature, TensorType,
 };
-use halite_reference::{Options, Reference};
+use halite_embedded::{Embedded, Options};
 
 pub(crate) fn client(devices: u32) -> Client {
     let options = Options {
         devices,
         ..Options::default()
     };
-    Client::new(Reference::new(&options).unwrap())
+    Client::new(Embedded::new(&options).unwrap())
 }
 
 /// A program of one input and one output of these dimensions of `f32`, on each device.

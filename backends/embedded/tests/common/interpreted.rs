@@ -1,7 +1,7 @@
 //! Programs that the interpreter runs without a client.
 
 use halite_core::{Error, Result};
-use halite_reference::interpret;
+use halite_embedded::interpret;
 use halite_stablehlo::{Dense, Module};
 
 /// Runs the body of a function without arguments that returns values of these types.

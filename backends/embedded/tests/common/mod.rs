@@ -10,17 +10,17 @@ use halite_core::{
     Arg, Client, CompileOptions, DType, DeviceBuffers, HostBytes, Loaded, Program, Result,
     Signature, TensorType,
 };
-use halite_reference::{Mode, Options, Reference};
+use halite_embedded::{Embedded, Mode, Options};
 use halite_stablehlo::{Function, Module, ValueId};
 
-/// A client of the reference executor.
+/// A client of the embedded executor.
 pub(crate) fn open(mode: Mode, threads: usize) -> Client {
     let options = Options {
         mode,
         threads,
         ..Options::default()
     };
-    Client::new(Reference::new(&options).expect("the executor starts"))
+    Client::new(Embedded::new(&options).expect("the executor starts"))
 }
 
 /// A program as clients compile it, its signature read from its text.

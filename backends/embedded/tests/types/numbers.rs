@@ -1,6 +1,6 @@
 //! Element types, and numbers of them as bits.
 
-use halite_reference::Mode;
+use halite_embedded::Mode;
 
 use crate::common::{open, program, run};
 

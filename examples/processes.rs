@@ -1,18 +1,18 @@
 //! The devices of a job of two processes, and a sum over all of them. On the CPU each process has
 //! its own; GPUs and TPUs are those of one client, with NVIDIA's or Google's collectives.
 //!
-//! `cargo run -p halite-backends --example processes -- cuda`, or `'cuda:[0]'` to open one GPU in
+//! `cargo run --release --example processes -- cuda`, or `'cuda:[0]'` to open one GPU in
 //! both processes, which NVIDIA's collectives refuse.
 use std::{sync::Arc, time::Duration};
 
-use halite_backends::{Accelerator, OpenOptions, cuda::CudaOptions};
-use halite_cluster::{Job, spawn};
-use halite_core::{
-    Array, Client, DType, DeviceId, HostArray, Mesh, PartitionSpec, ReduceOp, Result, Sharding,
-    TensorType,
+use halite::{
+    DeviceId, Mesh, PartitionSpec, ReduceOp, Sharding,
+    backends::{OpenOptions, cuda::CudaOptions},
+    cluster::{Job, spawn},
+    fetch::Bar,
+    nn::ArrayCollectives,
+    prelude::*,
 };
-use halite_fetch::Bar;
-use halite_nn::ArrayCollectives;
 
 fn main() -> Result<()> {
     let name = std::env::args().nth(1).unwrap_or("cpu".to_owned());

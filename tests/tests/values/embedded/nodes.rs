@@ -7,8 +7,8 @@ use halite_core::{
     Array, Client, DType, ErrorKind, HostArray, KeyValueStore, LocalStore, Mesh, PartitionSpec,
     ReduceOp, Result, Sharding, TensorType,
 };
+use halite_embedded::{Embedded, Node, Options};
 use halite_nn::ArrayCollectives;
-use halite_reference::{Node, Options, Reference};
 
 /// Runs `body` in as many threads as processes, each of which has a client with `devices` of its own.
 fn on_nodes(count: u32, devices: u32, body: impl Fn(u32, Client) + Sync) {
@@ -36,7 +36,7 @@ fn open(devices: u32, node: Node) -> Result<Client> {
         node: Some(node),
         ..Options::default()
     };
-    Ok(Client::new(Reference::new(&options)?))
+    Ok(Client::new(Embedded::new(&options)?))
 }
 
 /// The mesh of all devices.

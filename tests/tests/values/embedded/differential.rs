@@ -7,16 +7,16 @@ use halite_core::{
     Arg, Client, CompileOptions, DType, DeviceBuffers, HostArray, HostBytes, Program, Result,
     TensorType,
 };
+use halite_embedded::Mode;
 use halite_ir::{Graph, Interface, Op};
-use halite_reference::Mode;
 use halite_tests::{
     embedded::open_plugin,
     eval::{client, program},
 };
 
 use crate::{
+    embedded::embedded,
     ir_ops::draw::{Draw, draw_op},
-    reference::reference,
 };
 
 const DTYPES: [DType; 9] = [
@@ -169,14 +169,14 @@ type Counts = BTreeMap<String, BTreeMap<&'static str, usize>>;
 
 #[test]
 fn random_operations_agree_with_xla() {
-    let reference = reference(Mode::Oracle, 1);
+    let embedded = embedded(Mode::Oracle, 1);
     let mut random = Random(7);
     let (mut counts, mut wrong) = (Counts::new(), Vec::new());
     for _ in 0..20 {
         let case = draw_case(&mut random, 100);
         let program = program(&case.graph, &Interface::new("random")).unwrap();
         let xla = run(client(), &program, &case.inputs).unwrap();
-        let own = run(&reference, &program, &case.inputs)
+        let own = run(&embedded, &program, &case.inputs)
             .unwrap_or_else(|error| panic!("{error}\n{}", String::from_utf8_lossy(&program.code)));
         for ((op, own), xla) in case.ops.iter().zip(&own).zip(&xla) {
             let dtypes = counts.entry(name_of(op)).or_default();
@@ -204,7 +204,7 @@ fn random_operations_agree_with_xla() {
 #[test]
 fn random_operations_agree_through_the_c_api() {
     for mode in [Mode::Oracle, Mode::Fast] {
-        let direct = reference(mode, 1);
+        let direct = embedded(mode, 1);
         let exported = open_plugin(1, mode == Mode::Oracle).unwrap();
         let mut random = Random(11);
         for _ in 0..40 {

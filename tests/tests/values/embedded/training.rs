@@ -6,10 +6,10 @@ use halite::{
     prelude::*,
 };
 use halite_core::Client;
-use halite_reference::Mode;
+use halite_embedded::Mode;
 use halite_tests::eval::client;
 
-use crate::reference::reference;
+use crate::embedded::embedded;
 
 /// Images of noise around a pattern of their class: `x: u8[count, 8, 8]`, `label: u8[count]`.
 fn patterns(count: usize) -> InMemory {
@@ -53,7 +53,7 @@ fn losses(client: &Client, devices: usize) -> Vec<f64> {
 
 fn check(devices: usize) {
     let xla = losses(client(), devices);
-    let own = losses(&reference(Mode::Oracle, devices as u32), devices);
+    let own = losses(&embedded(Mode::Oracle, devices as u32), devices);
     println!("losses on {devices} devices: {own:?}, by XLA {xla:?}");
     assert!(xla[2] < 0.7 * xla[0], "{xla:?}");
     for (own, xla) in own.iter().zip(&xla) {
