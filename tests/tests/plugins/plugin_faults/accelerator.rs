@@ -7,9 +7,9 @@
 use std::sync::OnceLock;
 
 use halite_core::{Client, DType, Faults, HostArray, tree::Leaf};
+use halite_embedded::{Embedded, Mode, Options};
 use halite_ir::{ConvolutionAttributes, ConvolutionDims};
 use halite_nn::{Tensor, grad};
-use halite_reference::{Mode, Options, Reference};
 use halite_tests::{eval::try_eval_on, long::part, random::Random};
 
 use crate::plugin_faults::support::{embedded, plugin, setting};
@@ -23,7 +23,7 @@ pub(crate) fn oracle() -> &'static Client {
             threads: 1,
             ..Options::default()
         };
-        Client::new(Reference::new(&options).expect("an executor of one device"))
+        Client::new(Embedded::new(&options).expect("an executor of one device"))
     })
 }
 
