@@ -54,6 +54,7 @@
 mod cost;
 mod graph;
 mod infer;
+mod interface;
 mod literal;
 mod op;
 mod passes;
@@ -67,6 +68,7 @@ pub use cost::{Cost, cost};
 pub use graph::{Graph, Node, Value};
 pub use halite_core::custom_call::Attribute;
 pub use infer::infer;
+pub use interface::{Interface, Port};
 pub use op::{
     Attachment, Axes, Binary, Comparison, ConvDims, Convolution, CustomCall, Dot, Extreme, Family,
     Gather, Groups, Literal, Op, Reduction, Remat, Scatter, ShardMap, Unary, Window,
@@ -77,7 +79,7 @@ pub use passes::{
     one_function, optimize, unrolled, with_kernels, with_precision, with_signature,
     without_long_chains,
 };
-pub use print::{Interface, Port, program, text};
+pub use print::{program, text};
 pub use samples::{Call, Meeting, Place, Samples, Shared, samples};
 pub use scanned::scanned;
 pub use varying::{Stuck, Varying, varying};

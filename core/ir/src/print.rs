@@ -7,7 +7,6 @@ mod attributes;
 mod collectives;
 mod constant;
 mod facts;
-mod interface;
 mod ops;
 mod reduce;
 mod regions;
@@ -18,9 +17,10 @@ use std::{panic::Location, sync::Arc};
 
 use halite_core::{Error, MeshShape, Program, Result, Signature, TensorType};
 
-use crate::{Graph, Node, Value};
-pub use interface::{Interface, Port};
-use interface::{check, shard};
+use crate::{
+    Graph, Interface, Node, Port, Value,
+    interface::{check, shard},
+};
 use writer::{Name, Writer};
 
 /// Prints the graph as a program for a backend: its text, and the types of one device's shards.
