@@ -13,13 +13,14 @@ mod regions;
 mod scan;
 mod writer;
 
-use std::{panic::Location, sync::Arc};
+use std::sync::Arc;
 
-use halite_core::{Error, MeshShape, Program, Result, Signature, TensorType};
+use halite_core::{MeshShape, Program, Result, Signature, TensorType};
 
 use crate::{
     Graph, Interface, Node, Port, Value,
     interface::{check, shard},
+    legalize::located,
 };
 use writer::{Name, Writer};
 
@@ -308,17 +309,5 @@ impl<'a> Printer<'a> {
             }
         }
         Ok(())
-    }
-}
-
-/// Adds the user's source line of the operation to an error.
-pub(crate) fn located(error: Error, origin: Option<&'static Location<'static>>) -> Error {
-    match origin {
-        Some(origin) => Error::new(
-            error.kind(),
-            error.op().to_string(),
-            format!("{} (at {origin})", error.message()),
-        ),
-        None => error,
     }
 }

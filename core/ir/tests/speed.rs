@@ -4,7 +4,7 @@ use std::{sync::OnceLock, time::Instant};
 
 use halite_core::{DType, TensorType};
 use halite_ir::{
-    Binary, Dot, Graph, Interface, Literal, Op, Reduction, Unary, optimize, text, verify,
+    Binary, Dot, Graph, Interface, Literal, Op, Reduction, Unary, legalize, optimize, text, verify,
 };
 
 /// As many nodes as a training step of a small network, of the kinds that it has.
@@ -74,7 +74,7 @@ fn now() -> f64 {
     )
 }
 
-/// Mean time of three runs, in seconds, to trace, verify, optimize and print a step of `layers`
+/// Mean time of three runs, in seconds, to trace, verify, optimize, print and lower a step of `layers`
 /// layers.
 fn seconds(layers: usize) -> f64 {
     const TIMES: u32 = 3;
@@ -88,6 +88,7 @@ fn seconds(layers: usize) -> f64 {
             "the scales are one constant"
         );
         text(&graph, &Interface::new("step")).unwrap();
+        legalize(&graph, &Interface::new("step")).unwrap();
     }
     (now() - start) / f64::from(TIMES)
 }

@@ -4,11 +4,10 @@ use halite_core::{DType, Result, TensorType};
 
 use super::{
     Printer,
-    constant::identity,
     ops::Cx,
     writer::{Name, element},
 };
-use crate::{Graph, Reduction};
+use crate::{Graph, Reduction, legalize::identity};
 
 impl Printer<'_> {
     /// Prints the loop. Its parameters are the carried values; invariant ones are captured.
