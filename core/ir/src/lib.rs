@@ -1,7 +1,8 @@
-//! The operations, programs as graphs of them, and their StableHLO text.
+//! The operations, programs as graphs of them, and their StableHLO programs.
 //!
 //! An [`Op`] is an operation; [`infer()`] returns its result types, or why the operands do not fit;
-//! a [`Graph`] is a function of operations; [`program`] prints it for backends.
+//! a [`Graph`] is a function of operations; [`legalize()`] lowers it to a StableHLO module, and
+//! [`program`] prints it for backends.
 //!
 //! ```
 //! use halite_core::{DType, TensorType};
@@ -45,6 +46,7 @@
 //!   exhaustive `match`, so that the compiler lists the places that a new one must extend.
 //! * A graph built by [`Graph::push`] is valid; [`verify`] checks any graph and names the invalid
 //!   node.
+//! * The module and its text are the same program: reading the text gives the module.
 //! * Text is a pure function of the graph and its [`Interface`]: the same program has the same
 //!   digest.
 //! * Constants are printed bit-exactly, including NaN and -0.
@@ -54,6 +56,8 @@
 mod cost;
 mod graph;
 mod infer;
+mod interface;
+mod legalize;
 mod literal;
 mod op;
 mod passes;
@@ -72,6 +76,8 @@ pub use halite_stablehlo::{
     GatherAttributes, ScatterAttributes, UnaryOp, WindowAttributes,
 };
 pub use infer::infer;
+pub use interface::{Interface, Port};
+pub use legalize::legalize;
 pub use op::{
     Attachment, Axes, CustomCall, Extreme, Family, Groups, Literal, Op, Reduction, Remat, ShardMap,
 };
@@ -81,7 +87,7 @@ pub use passes::{
     one_function, optimize, unrolled, with_kernels, with_precision, with_signature,
     without_long_chains,
 };
-pub use print::{Interface, Port, program, text};
+pub use print::{program, text};
 pub use rules::{Linearity, Rules};
 pub use samples::{Call, Meeting, Place, Samples, Shared, samples};
 pub use scanned::scanned;

@@ -7,20 +7,21 @@ mod attributes;
 mod collectives;
 mod constant;
 mod facts;
-mod interface;
 mod ops;
 mod reduce;
 mod regions;
 mod scan;
 mod writer;
 
-use std::{panic::Location, sync::Arc};
+use std::sync::Arc;
 
-use halite_core::{Error, MeshShape, Program, Result, Signature, TensorType};
+use halite_core::{MeshShape, Program, Result, Signature, TensorType};
 
-use crate::{Graph, Node, Value};
-pub use interface::{Interface, Port};
-use interface::{check, shard};
+use crate::{
+    Graph, Interface, Node, Port, Value,
+    interface::{check, shard},
+    legalize::located,
+};
 use writer::{Name, Writer};
 
 /// Prints the graph as a program for a backend: its text, and the types of one device's shards.
@@ -308,17 +309,5 @@ impl<'a> Printer<'a> {
             }
         }
         Ok(())
-    }
-}
-
-/// Adds the user's source line of the operation to an error.
-pub(crate) fn located(error: Error, origin: Option<&'static Location<'static>>) -> Error {
-    match origin {
-        Some(origin) => Error::new(
-            error.kind(),
-            error.op().to_string(),
-            format!("{} (at {origin})", error.message()),
-        ),
-        None => error,
     }
 }

@@ -2,7 +2,7 @@
 
 use halite_core::{Error, Result, TensorType};
 
-use crate::{Graph, Node, Value, infer, print::located};
+use crate::{Graph, Node, Value, infer, legalize::located};
 
 /// Checks that every value is computed once, before it is used, with the type that [`infer()`]
 /// returns; also in regions.

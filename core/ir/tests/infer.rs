@@ -28,7 +28,7 @@ fn check<const N: usize>(cases: [(Op, &str); N], expected: Expect) {
 }
 
 /// Parses types such as `"f32[3,4] s32[]"`.
-fn types(text: &str) -> Vec<TensorType> {
+pub(crate) fn types(text: &str) -> Vec<TensorType> {
     text.split_whitespace().map(ty).collect()
 }
 

@@ -3,6 +3,7 @@
 mod cost;
 mod graphs;
 mod infer;
+mod legalize;
 mod precision;
 mod print;
 mod samples;

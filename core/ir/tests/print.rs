@@ -15,6 +15,7 @@ fn check(graph: &Graph, interface: &Interface, expected: Expect) {
     let text = text(graph, interface).unwrap();
     expected.assert_eq(&text);
     Module::parse(&text).unwrap();
+    crate::legalize::same(graph, interface);
 }
 
 fn plain() -> Interface {

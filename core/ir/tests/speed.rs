@@ -4,8 +4,8 @@ use std::{sync::OnceLock, time::Instant};
 
 use halite_core::{DType, TensorType};
 use halite_ir::{
-    BinaryOp, DotAttributes, Graph, Interface, Literal, Op, Reduction, UnaryOp, optimize, text,
-    verify,
+    BinaryOp, DotAttributes, Graph, Interface, Literal, Op, Reduction, UnaryOp, legalize, optimize,
+    text, verify,
 };
 
 /// As many nodes as a training step of a small network, of the kinds that it has.
@@ -77,7 +77,7 @@ fn now() -> f64 {
     )
 }
 
-/// Mean time of three runs, in seconds, to trace, verify, optimize and print a step of `layers`
+/// Mean time of three runs, in seconds, to trace, verify, optimize, print and lower a step of `layers`
 /// layers.
 fn seconds(layers: usize) -> f64 {
     const TIMES: u32 = 3;
@@ -91,6 +91,7 @@ fn seconds(layers: usize) -> f64 {
             "the scales are one constant"
         );
         text(&graph, &Interface::new("step")).unwrap();
+        legalize(&graph, &Interface::new("step")).unwrap();
     }
     (now() - start) / f64::from(TIMES)
 }

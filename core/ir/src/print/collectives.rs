@@ -1,15 +1,13 @@
 //! Collectives, `shard_map` and sharding constraints.
 
-use std::collections::BTreeMap;
-
-use halite_core::{DType, Error, MeshShape, PartitionSpec, Result, TensorType, list_axes};
+use halite_core::{DType, Error, PartitionSpec, Result, TensorType, list_axes};
 
 use super::{
     Printer,
     ops::{Cx, Printed},
     writer::Name,
 };
-use crate::{Axes, Groups, Reduction, ShardMap};
+use crate::{Axes, Groups, Reduction, ShardMap, legalize::groups_along};
 
 impl Printer<'_> {
     pub(super) fn all_reduce(
@@ -385,26 +383,4 @@ impl Printer<'_> {
         self.end(cx);
         Printed::Group(number)
     }
-}
-
-/// Groups of mesh positions that differ along `axes` alone; the last axis varies fastest.
-fn groups_along(mesh: &MeshShape, axes: &Axes) -> Vec<Vec<usize>> {
-    let mut groups: BTreeMap<Vec<usize>, Vec<(usize, usize)>> = BTreeMap::new();
-    for place in 0..mesh.size() {
-        let others = mesh
-            .axes()
-            .filter(|(name, _)| axes.iter().all(|(axis, _)| &**axis != *name));
-        let group = others
-            .map(|(name, _)| mesh.coordinate(place, name))
-            .collect();
-        let member = axes.iter().fold(0, |member, (axis, size)| {
-            member * size + mesh.coordinate(place, axis)
-        });
-        groups.entry(group).or_default().push((member, place));
-    }
-    let ordered = |mut group: Vec<(usize, usize)>| {
-        group.sort_unstable();
-        group.into_iter().map(|(_, place)| place).collect()
-    };
-    groups.into_values().map(ordered).collect()
 }

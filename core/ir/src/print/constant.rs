@@ -9,7 +9,7 @@ use super::{
     Printer,
     writer::{Name, Origin, Writer},
 };
-use crate::{Literal, Reduction};
+use crate::Literal;
 
 /// Number of elements above which they are written as one block of hexadecimal digits.
 const LISTED: usize = 16;
@@ -157,44 +157,4 @@ impl Printer<'_> {
             _ => self.w.display(bits),
         }
     }
-}
-
-/// Bytes of the identity element of a reduction.
-pub(super) fn identity(kind: Reduction, dtype: DType) -> [u8; 8] {
-    let mut bytes = [0; 8];
-    macro_rules! write {
-        ($($dtype:ident: $rust:ty, $min:expr, $max:expr, $one:expr, $ones:expr;)*) => {
-            match dtype {
-                $(DType::$dtype => {
-                    let value: $rust = match kind {
-                        Reduction::Sum | Reduction::Or => Default::default(),
-                        Reduction::Product => $one,
-                        Reduction::Min => $max,
-                        Reduction::Max => $min,
-                        Reduction::And => $ones,
-                    };
-                    let value = bytemuck::bytes_of(&value);
-                    bytes[..value.len()].copy_from_slice(value);
-                })*
-                // Not in a valid graph.
-                _ => {}
-            }
-        };
-    }
-    write! {
-        Bool: u8, 0, 1, 1, 1;
-        S8: i8, i8::MIN, i8::MAX, 1, -1;
-        S16: i16, i16::MIN, i16::MAX, 1, -1;
-        S32: i32, i32::MIN, i32::MAX, 1, -1;
-        S64: i64, i64::MIN, i64::MAX, 1, -1;
-        U8: u8, u8::MIN, u8::MAX, 1, u8::MAX;
-        U16: u16, u16::MIN, u16::MAX, 1, u16::MAX;
-        U32: u32, u32::MIN, u32::MAX, 1, u32::MAX;
-        U64: u64, u64::MIN, u64::MAX, 1, u64::MAX;
-        F16: f16, f16::NEG_INFINITY, f16::INFINITY, f16::ONE, f16::NAN;
-        Bf16: bf16, bf16::NEG_INFINITY, bf16::INFINITY, bf16::ONE, bf16::NAN;
-        F32: f32, f32::NEG_INFINITY, f32::INFINITY, 1.0, f32::NAN;
-        F64: f64, f64::NEG_INFINITY, f64::INFINITY, 1.0, f64::NAN;
-    }
-    bytes
 }

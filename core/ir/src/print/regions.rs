@@ -2,8 +2,8 @@
 
 use halite_core::{DType, Result, TensorType};
 
-use super::{Printer, constant::identity, ops::Cx, writer::Name};
-use crate::{Graph, Reduction};
+use super::{Printer, ops::Cx, writer::Name};
+use crate::{Graph, Reduction, legalize::identity};
 
 impl Printer<'_> {
     /// Prints the loop. Its parameters are the carried values; invariant ones are captured.

@@ -6,6 +6,7 @@ use expect_test::expect;
 use halite_core::{DType, MeshShape, PartitionSpec, TensorType};
 use halite_ir::{BinaryOp, Graph, Interface, Op, Port, UnaryOp, program, text};
 
+use crate::legalize::same;
 use crate::print::{check, graph, plain, push};
 
 /// A sum computed at `origin`, with names, shardings and an alias.
@@ -89,6 +90,7 @@ fn one_function_is_called_once() {
 fn text_has_mesh_shardings_aliases_locations() {
     let origin = Location::caller();
     let (graph, interface) = train_step(origin);
+    same(&graph, &interface);
     let written = text(&graph, &interface).unwrap().replace(
         &format!(":{}:{})", origin.line(), origin.column()),
         ":LINE:COLUMN)",
@@ -168,7 +170,10 @@ fn interface_errors_have_the_numbers() {
     ];
     let errors: Vec<String> = interfaces
         .iter()
-        .map(|interface| program(&two, interface).unwrap_err().to_string())
+        .map(|interface| {
+            same(&two, interface);
+            program(&two, interface).unwrap_err().to_string()
+        })
         .collect();
     expect![[r#"
         print: program `test`: 1 input ports for 2 inputs of the graph

@@ -4,6 +4,7 @@ use expect_test::{Expect, expect};
 use halite_core::DType;
 use halite_ir::{BinaryOp, Graph, Groups, Interface, Op, Reduction, ShardMap, text, verify};
 
+use crate::legalize::same;
 use crate::shard_map::{all_reduce, around, axes, f32, interface, map, over_model, push, spec};
 
 /// Collectives of all kinds, and the device's index.
@@ -52,6 +53,7 @@ fn everything() -> Graph {
 fn check(graph: &Graph, interface: &Interface, expected: Expect) {
     verify(graph).unwrap();
     expected.assert_eq(&text(graph, interface).unwrap());
+    same(graph, interface);
 }
 
 #[test]
@@ -188,7 +190,10 @@ fn on_one_device_it_is_its_body() {
 #[test]
 fn printing_rejects_another_mesh() {
     let graph = everything();
-    let refused = |interface: &Interface| text(&graph, interface).unwrap_err().to_string();
+    let refused = |interface: &Interface| {
+        same(&graph, interface);
+        text(&graph, interface).unwrap_err().to_string()
+    };
     assert_eq!(
         refused(&Interface::new("test")),
         "shard_map: it is over mesh(data=2, model=4), the program is for one device"

@@ -1,4 +1,6 @@
-//! Interface of a printed program, and the checks that it fits the graph.
+//! Interface of a program, and the checks that it fits the graph.
+
+use std::collections::HashSet;
 
 use halite_core::{Error, MeshShape, PartitionSpec, Result, TensorType};
 
@@ -67,7 +69,7 @@ impl Default for Interface {
 }
 
 /// Checks that the interface fits the graph.
-pub(super) fn check(graph: &Graph, interface: &Interface) -> Result<()> {
+pub(crate) fn check(graph: &Graph, interface: &Interface) -> Result<()> {
     interface.check_ports(graph, "input", graph.inputs(), &interface.inputs)?;
     interface.check_ports(graph, "output", graph.outputs(), &interface.outputs)?;
     if interface.replicas == 0 || i32::try_from(interface.replicas).is_err() {
@@ -76,8 +78,15 @@ pub(super) fn check(graph: &Graph, interface: &Interface) -> Result<()> {
             interface.replicas
         ));
     }
-    for i in 0..interface.aliases.len() {
-        interface.check_alias(graph, i)?;
+    let (mut inputs, mut outputs) = (HashSet::new(), HashSet::new());
+    for &(input, output) in &interface.aliases {
+        if !inputs.insert(input) {
+            return interface.fail(format!("input {input} is aliased twice"));
+        }
+        if !outputs.insert(output) {
+            return interface.fail(format!("output {output} is aliased twice"));
+        }
+        interface.check_alias(graph, input, output)?;
     }
     Ok(())
 }
@@ -119,9 +128,8 @@ impl Interface {
         Ok(())
     }
 
-    /// Checks alias number `i`: the tensors exist, have no other alias, and are alike.
-    fn check_alias(&self, graph: &Graph, i: usize) -> Result<()> {
-        let (input, output) = self.aliases[i];
+    /// Checks that the tensors of an alias exist and are alike.
+    fn check_alias(&self, graph: &Graph, input: usize, output: usize) -> Result<()> {
         let (Some(&from), Some(&to)) = (graph.inputs().get(input), graph.outputs().get(output))
         else {
             let (inputs, outputs) = (graph.inputs().len(), graph.outputs().len());
@@ -130,13 +138,6 @@ impl Interface {
                  {outputs} outputs"
             ));
         };
-        let others = &self.aliases[..i];
-        if others.iter().any(|&(other, _)| other == input) {
-            return self.fail(format!("input {input} is aliased twice"));
-        }
-        if others.iter().any(|&(_, other)| other == output) {
-            return self.fail(format!("output {output} is aliased twice"));
-        }
         let (from, to) = (graph.ty(from), graph.ty(to));
         if from != to {
             return self.fail(format!(
@@ -170,7 +171,7 @@ fn sharded_alike(a: Option<&PartitionSpec>, b: Option<&PartitionSpec>, rank: usi
 }
 
 /// The type of one device's shard of an input or output.
-pub(super) fn shard(
+pub(crate) fn shard(
     interface: &Interface,
     ty: &TensorType,
     port: Option<&Port>,
