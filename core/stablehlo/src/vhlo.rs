@@ -4,13 +4,17 @@
 //! Source: the dialect's definition in <https://github.com/openxla/stablehlo> and its version log,
 //! <https://openxla.org/stablehlo/vhlo>.
 
-mod ops;
+use std::sync::LazyLock;
 
-use crate::{ElementType, Version};
-use ops::OPS;
+use crate::{
+    ComparisonDirection, ComparisonOrder, ElementType, FftKind, RngAlgorithm, RngDistribution,
+    Transposition, Version,
+    build::{BROADCAST_SIZES, PRECISION},
+    ops::{API_VERSIONS, Case, PRECISIONS, Row, rows},
+};
 
 /// One version of an operation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct VhloOp {
     /// Name in StableHLO: `dot_general`.
     pub(crate) name: &'static str,
@@ -21,7 +25,68 @@ pub(crate) struct VhloOp {
     /// Last version of StableHLO that has it.
     pub(crate) until: Version,
     /// Names of its attributes, in alphabetical order, which is also the order of its properties.
-    pub(crate) attributes: &'static [&'static str],
+    pub(crate) attributes: Vec<&'static str>,
+}
+
+/// All versions of the operations that [`OpKind`](crate::OpKind) has, and of those that it reads as
+/// others.
+static OPS: LazyLock<Vec<VhloOp>> = LazyLock::new(|| {
+    let rows = rows().filter(|row| !row.name.starts_with("sdy."));
+    let others = OTHERS.iter().map(|&(name, attributes)| VhloOp {
+        name,
+        number: 1,
+        since: Version::OLDEST,
+        until: last(Version::NEWEST.release()),
+        attributes: attributes.to_vec(),
+    });
+    rows.flat_map(versions).chain(others).collect()
+});
+
+/// Operations without a row, which have not changed since the oldest version.
+const OTHERS: [(&str, &[&str]); 5] = [
+    ("broadcast", &[BROADCAST_SIZES]),
+    ("create_token", &[]),
+    ("dot", &[PRECISION]),
+    (
+        "func",
+        &[
+            "arg_attrs",
+            "function_type",
+            "res_attrs",
+            "sym_name",
+            "sym_visibility",
+        ],
+    ),
+    ("return", &[]),
+];
+
+/// The versions of an operation, each with the attributes that it has.
+fn versions(row: &'static Row) -> impl Iterator<Item = VhloOp> {
+    (0..row.versions.len()).map(|index| {
+        let (earlier, later) = row.versions.split_at(index + 1);
+        let since = row.versions[index].since;
+        // A version ends with the minor version before that of the next one.
+        let until = match later.first() {
+            Some(next) => (next.since.0, next.since.1 - 1),
+            None => Version::NEWEST.release(),
+        };
+        let fields = row.attributes.iter().filter(|it| it.since <= since);
+        let added = earlier.iter().filter_map(|version| version.adds);
+        let mut attributes: Vec<_> = fields.map(|it| it.name).chain(added).collect();
+        attributes.sort_unstable();
+        VhloOp {
+            name: row.name.strip_prefix("func.").unwrap_or(row.name),
+            number: index as u32 + 1,
+            since: Version::new(since.0, since.1, 0),
+            until: last(until),
+            attributes,
+        }
+    })
+}
+
+/// The last version of a release: patch releases have the operations of their minor version.
+const fn last((major, minor): (u16, u16)) -> Version {
+    Version::new(major, minor, u16::MAX)
 }
 
 impl VhloOp {
@@ -56,9 +121,11 @@ pub(crate) struct Enumeration {
     pub(crate) code: u64,
     /// Name of the attributes that have it.
     pub(crate) attribute: &'static str,
-    /// Number of the first case.
+    /// Name of a case before the others, which is no value.
+    none: Option<&'static str>,
+    /// Number of the first of the other cases.
     first: u64,
-    /// Names of the cases.
+    /// Names of the other cases.
     cases: &'static [&'static str],
 }
 
@@ -72,79 +139,57 @@ impl Enumeration {
 
     /// The case with this number.
     pub(crate) fn case(&self, number: u64) -> Option<&'static str> {
-        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.cases.get(index).copied()
+        match number.checked_sub(self.first) {
+            Some(index) => self.cases.get(usize::try_from(index).ok()?).copied(),
+            None => self.none,
+        }
     }
 
     /// Number of the case with this name.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        if self.none == Some(name) {
+            return Some(0);
+        }
         let index = self.cases.iter().position(|case| *case == name)?;
         Some(self.first + index as u64)
     }
 }
 
+const fn enumeration(
+    code: u64,
+    attribute: &'static str,
+    cases: &'static [&'static str],
+) -> Enumeration {
+    Enumeration {
+        code,
+        attribute,
+        none: None,
+        first: 0,
+        cases,
+    }
+}
+
+impl Enumeration {
+    const fn one_based(self, none: Option<&'static str>) -> Self {
+        Enumeration {
+            none,
+            first: 1,
+            ..self
+        }
+    }
+}
+
 /// The enumerations.
 pub(crate) static ENUMERATIONS: [Enumeration; 9] = [
-    Enumeration {
-        code: 3,
-        attribute: "comparison_direction",
-        first: 0,
-        cases: &["EQ", "NE", "GE", "GT", "LE", "LT"],
-    },
-    Enumeration {
-        code: 4,
-        attribute: "compare_type",
-        first: 0,
-        cases: &["NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"],
-    },
-    Enumeration {
-        code: 5,
-        attribute: "api_version",
-        first: 0,
-        cases: &[
-            "API_VERSION_UNSPECIFIED",
-            "API_VERSION_ORIGINAL",
-            "API_VERSION_STATUS_RETURNING",
-            "API_VERSION_STATUS_RETURNING_UNIFIED",
-            "API_VERSION_TYPED_FFI",
-        ],
-    },
-    Enumeration {
-        code: 7,
-        attribute: "fft_type",
-        first: 0,
-        cases: &["FFT", "IFFT", "RFFT", "IRFFT"],
-    },
-    Enumeration {
-        code: 11,
-        attribute: "precision_config",
-        first: 0,
-        cases: &["DEFAULT", "HIGH", "HIGHEST"],
-    },
-    Enumeration {
-        code: 12,
-        attribute: "rng_algorithm",
-        first: 0,
-        cases: &["DEFAULT", "THREE_FRY", "PHILOX"],
-    },
-    Enumeration {
-        code: 13,
-        attribute: "rng_distribution",
-        first: 1,
-        cases: &["UNIFORM", "NORMAL"],
-    },
-    Enumeration {
-        code: 16,
-        attribute: "transpose_a",
-        first: 0,
-        cases: &["TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"],
-    },
-    Enumeration {
-        code: 19,
-        attribute: "mode",
-        first: 0,
-        cases: &["DEFAULT", "HIGHEST", "TOLERANCE"],
-    },
+    enumeration(3, "comparison_direction", ComparisonDirection::NAMES),
+    enumeration(4, "compare_type", ComparisonOrder::NAMES).one_based(Some("NOTYPE")),
+    enumeration(5, "api_version", &API_VERSIONS),
+    enumeration(7, "fft_type", FftKind::NAMES),
+    enumeration(11, PRECISION, &PRECISIONS),
+    enumeration(12, "rng_algorithm", RngAlgorithm::NAMES),
+    enumeration(13, "rng_distribution", RngDistribution::NAMES).one_based(None),
+    enumeration(16, "transpose_a", Transposition::NAMES).one_based(Some("TRANSPOSE_INVALID")),
+    enumeration(19, "mode", &["DEFAULT", "HIGHEST", "TOLERANCE"]),
 ];
 
 /// An element type of VHLO.
@@ -204,6 +249,14 @@ mod tests {
         for ty in ElementType::ALL {
             let known = ELEMENTS.iter().any(|element| element.ty == ty);
             assert_eq!(known, ty.part().is_none(), "{ty}");
+        }
+    }
+
+    #[test]
+    fn versions_of_an_operation_follow_each_other() {
+        for row in rows() {
+            let releases = row.versions.iter().map(|version| version.since);
+            assert!(releases.is_sorted_by(|a, b| a < b), "{}", row.name);
         }
     }
 }

@@ -5,6 +5,7 @@ use halite_core::{Error, ErrorKind, Result};
 use super::{encode::Form, encoder::Encoder, interned::Tables};
 use crate::{
     Attribute, Attributes, ElementType, Operation, Version,
+    ops::{ACCURACY, ALGORITHM_FIELDS, DYNAMIC_ROOT},
     vhlo::{Enumeration, VhloOp},
 };
 
@@ -19,12 +20,12 @@ impl Tables {
         discardable: &mut Attributes,
     ) -> Result<(&'static VhloOp, Encoder)> {
         let op = self.op(name)?;
-        if let Some(accuracy) = discardable.take("result_accuracy") {
-            inherent.push("result_accuracy", accuracy);
+        if let Some(accuracy) = discardable.take(ACCURACY) {
+            inherent.push(ACCURACY, accuracy);
         }
         self.check_use(op, operation, &inherent)?;
         let mut properties = Encoder::default();
-        for name in op.attributes {
+        for name in &op.attributes {
             let value = inherent.take(name);
             properties.size(self.inherent(name, value)?);
         }
@@ -118,7 +119,7 @@ impl Tables {
                 let aliases = aliases.collect::<Result<Vec<_>>>()?;
                 Ok(self.list(&aliases))
             }
-            ("result_accuracy", value) => {
+            (ACCURACY, value) => {
                 let index = self.result_accuracy(value.as_ref());
                 index.ok_or_else(|| wrong(&value.unwrap_or(Attribute::Unit)))
             }
@@ -132,7 +133,7 @@ impl Tables {
         let value = match name {
             "channel_id" => Attribute::Int(0, ElementType::S64),
             "backend_config" => Attribute::Str(String::new()),
-            "has_dynamic_root" => Attribute::Bool(false),
+            DYNAMIC_ROOT => Attribute::Bool(false),
             "operand_layouts" | "result_layouts" | "output_operand_aliases" | "result_tilings" => {
                 Attribute::Array(Vec::new())
             }
@@ -141,13 +142,7 @@ impl Tables {
                 let default = self.case(11, 0);
                 return Ok(self.list(&[default, default]));
             }
-            "lhs_precision_type"
-            | "rhs_precision_type"
-            | "accumulation_type"
-            | "lhs_component_count"
-            | "rhs_component_count"
-            | "num_primitive_operations"
-            | "allow_imprecise_accumulation" => return Ok(self.none()),
+            _ if ALGORITHM_FIELDS.contains(&name) => return Ok(self.none()),
             _ => {
                 let message = format!("attribute `{name}` is missing");
                 return Err(Error::new(ErrorKind::InvalidArgument, "bytecode", message));

@@ -7,59 +7,48 @@ use super::{
     dense::{DenseText, element},
     list,
 };
-use crate::{Attribute, Attributes, Dense, ElementType};
+use crate::{
+    Attribute, Attributes, Dense, ElementType,
+    ops::{ALGORITHM_FIELDS, row},
+};
 
 /// Attributes with their text.
 pub(super) struct Properties(pub(super) Vec<(String, String)>);
 
-/// A structure: its attribute, its name, and its fields.
+/// A structure: its attribute and its name.
+#[derive(PartialEq)]
 struct Structure {
     attribute: &'static str,
     name: &'static str,
-    fields: &'static [&'static str],
 }
 
-const STRUCTURES: [Structure; 4] = [
-    Structure {
-        attribute: "dot_dimension_numbers",
-        name: "dot",
-        fields: &[
-            "lhs_batching_dimensions",
-            "rhs_batching_dimensions",
-            "lhs_contracting_dimensions",
-            "rhs_contracting_dimensions",
-        ],
-    },
-    Structure {
-        attribute: "algorithm",
-        name: "dot_algorithm",
-        fields: &crate::build::ALGORITHM_FIELDS,
-    },
-    Structure {
-        attribute: "dimension_numbers",
-        name: "gather",
-        fields: &[
-            "offset_dims",
-            "collapsed_slice_dims",
-            "operand_batching_dims",
-            "start_indices_batching_dims",
-            "start_index_map",
-            "index_vector_dim",
-        ],
-    },
-    Structure {
-        attribute: "scatter_dimension_numbers",
-        name: "scatter",
-        fields: &[
-            "update_window_dims",
-            "inserted_window_dims",
-            "input_batching_dims",
-            "scatter_indices_batching_dims",
-            "scatter_dims_to_operand_dims",
-            "index_vector_dim",
-        ],
-    },
-];
+/// The dimension numbers of an operation.
+fn dimension_numbers(op: &str) -> Option<Structure> {
+    let (attribute, name) = match op {
+        "dot_general" => ("dot_dimension_numbers", "dot"),
+        "gather" => ("dimension_numbers", "gather"),
+        "scatter" => ("scatter_dimension_numbers", "scatter"),
+        _ => return None,
+    };
+    Some(Structure { attribute, name })
+}
+
+/// The structure that an attribute is a field of.
+fn structure(op: &str, attribute: &str) -> Option<Structure> {
+    if op == "dot_general" && ALGORITHM_FIELDS.contains(&attribute) {
+        return Some(Structure {
+            attribute: "algorithm",
+            name: "dot_algorithm",
+        });
+    }
+    let numbers = dimension_numbers(op)?;
+    let known = row(op)?.attributes.iter();
+    let nested = known.filter(|known| known.nested).map(|known| known.name);
+    nested
+        .into_iter()
+        .any(|name| name == attribute)
+        .then_some(numbers)
+}
 
 impl Properties {
     /// The attributes of [`OpKind::to_attributes`](crate::OpKind::to_attributes).
@@ -69,31 +58,31 @@ impl Properties {
             let text = ConvolutionText(&attributes).to_string();
             properties.0.push(("dimension_numbers".into(), text));
         }
+        let mut open = None;
         for (name, value) in &attributes.0 {
-            let structure = STRUCTURES.iter().find(|structure| {
-                let applies = match structure.name {
-                    "dot" | "dot_algorithm" => op == "dot_general",
-                    name => op == name,
-                };
-                applies && structure.fields.contains(&name.as_str())
-            });
-            match structure {
+            let structure = structure(op, name);
+            if open.is_some() && open != structure {
+                properties.close();
+            }
+            match &structure {
                 Some(structure) => properties.push_field(structure, name, value),
                 None if op == "convolution" && name.ends_with("_dimension") => {}
                 None if op == "convolution" && name.ends_with("_spatial_dimensions") => {}
                 None => properties.push(name, value),
             }
+            open = structure;
         }
-        for (name, text) in &mut properties.0 {
-            if STRUCTURES
-                .iter()
-                .any(|structure| structure.attribute == name)
-                && op != "convolution"
-            {
-                text.push('>');
-            }
+        if open.is_some() {
+            properties.close();
         }
         properties
+    }
+
+    /// Ends the structure that the last attribute is.
+    fn close(&mut self) {
+        if let Some((_, text)) = self.0.last_mut() {
+            text.push('>');
+        }
     }
 
     /// Adds a field to its structure, whose `>` is still missing.
