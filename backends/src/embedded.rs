@@ -11,21 +11,21 @@ the embedded executor is compiled without optimization, and 10 to 100 times slow
 Cargo.toml of your workspace:
 [profile.dev.package.halite-kernels]
 opt-level = 3
-[profile.dev.package.halite-reference]
+[profile.dev.package.halite-embedded]
 opt-level = 3";
 
 /// Opens it with `devices` virtual devices.
 #[cfg(feature = "embedded")]
 pub(crate) fn open(devices: u32) -> Result<Opened> {
     use halite_core::{Client, warning};
-    use halite_reference::{Options, Reference};
+    use halite_embedded::{Embedded, Options};
 
     static WARNED: std::sync::Once = std::sync::Once::new();
     if !halite_kernels::OPTIMIZED {
         WARNED.call_once(|| warning!("{UNOPTIMIZED}"));
     }
 
-    let backend = Reference::new(&Options {
+    let backend = Embedded::new(&Options {
         devices,
         ..Options::default()
     })?;

@@ -3,7 +3,7 @@
 //! [`register`] adds a function to the process, as `jax.ffi.register_ffi_target` does in JAX.
 //! Programs call it with `stablehlo.custom_call @target`, API version 4. Backends run it on the
 //! thread of the device, on the device's buffers, once per device: XLA's CPU plugin, by the XLA
-//! FFI, and the reference executor. The memory of accelerators is out of reach of a Rust function.
+//! FFI, and the embedded executor. The memory of accelerators is out of reach of a Rust function.
 //!
 //! ```
 //! use halite_core::custom_call;

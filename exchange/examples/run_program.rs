@@ -7,8 +7,8 @@
 use std::{env, path::Path, time::Instant};
 
 use halite_core::{Array, Client, HostArray, Result};
+use halite_embedded::{Embedded, Options};
 use halite_exchange::Artifact;
-use halite_reference::{Options, Reference};
 
 fn main() -> Result<()> {
     let Some(path) = env::args().nth(1) else {
@@ -23,7 +23,7 @@ fn main() -> Result<()> {
 
 /// Runs the program in a file, and returns its results.
 pub fn run(path: &Path) -> Result<Vec<HostArray>> {
-    let client = Client::new(Reference::new(&Options::default())?);
+    let client = Client::new(Embedded::new(&Options::default())?);
     let program = Artifact::open(path)?.compile(&client)?;
     // Zeros of the types that the program takes: your images, or tokens.
     let inputs = (program.inputs().iter())

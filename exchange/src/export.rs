@@ -26,10 +26,10 @@ const PLATFORMS: [&str; 3] = ["cpu", "cuda", "tpu"];
 /// use halite_core::{Array, Client};
 /// use halite_exchange::export;
 /// use halite_nn::jit;
-/// use halite_reference::{Options, Reference};
+/// use halite_embedded::{Options, Embedded};
 ///
 /// # fn main() -> halite_core::Result<()> {
-/// let client = Client::new(Reference::new(&Options::default())?);
+/// let client = Client::new(Embedded::new(&Options::default())?);
 /// let distance = jit(&client, |_cx, [x, y]| [(x - y).square().sum_all().sqrt()]);
 /// let x = Array::from_slice(&client, &[1.0f32, 2.0], [2])?;
 /// let artifact = export(&distance, [&x, &x])?; // `artifact.save("distance.jax")` writes a file

@@ -12,7 +12,7 @@ mod scope;
 use std::{panic::Location, rc::Rc};
 
 use halite_core::{Error, ErrorKind, Result, TensorType, format_count};
-use halite_ir::{Graph, Op, Unary, Value};
+use halite_ir::{Graph, Op, UnaryOp, Value};
 use halite_nn::{Tensor, Trace};
 use halite_stablehlo::{Module, OpKind, Operation, Region, Type, ValueId};
 
@@ -188,11 +188,7 @@ impl<'m> Importer<'m> {
         match &operation.kind {
             OpKind::Call { function } => self.call(scope, function, &operands),
             OpKind::Composite { name, .. } if name == "chlo.erf" && operands.len() == 1 => {
-                scope.push(Op::Unary(Unary::Erf), &operands)
-            }
-            // The form in which halite's own programs are read.
-            OpKind::CustomCall(call) if call.target == "mhlo.erf" && operands.len() == 1 => {
-                scope.push(Op::Unary(Unary::Erf), &operands)
+                scope.push(Op::Unary(UnaryOp::Erf), &operands)
             }
             OpKind::Composite { decomposition, .. } => self.call(scope, decomposition, &operands),
             OpKind::While => self.while_loop(scope, operation),

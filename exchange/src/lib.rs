@@ -9,10 +9,10 @@
 //! ```
 //! use halite_core::{Array, Client};
 //! use halite_exchange::Artifact;
-//! use halite_reference::{Options, Reference};
+//! use halite_embedded::{Options, Embedded};
 //!
 //! # fn main() -> halite_core::Result<()> {
-//! let client = Client::new(Reference::new(&Options::default())?);
+//! let client = Client::new(Embedded::new(&Options::default())?);
 //! let text = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
 //!     %y = stablehlo.add %x, %x : tensor<2xf32>
 //!     return %y : tensor<2xf32>

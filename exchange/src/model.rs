@@ -28,10 +28,10 @@ pub enum Parameters {
 /// use halite_core::{Array, Client, DType, TensorType};
 /// use halite_exchange::{Parameters, export_model};
 /// use halite_nn::Linear;
-/// use halite_reference::{Options, Reference};
+/// use halite_embedded::{Options, Embedded};
 ///
 /// # fn main() -> halite_core::Result<()> {
-/// # let client = Client::new(Reference::new(&Options::default())?);
+/// # let client = Client::new(Embedded::new(&Options::default())?);
 /// # let weight = Array::from_slice(&client, &[1.0f32, 2.0, 3.0, 4.0], [2, 2])?;
 /// let model = Linear { weight, bias: None };
 /// let x = TensorType::new(DType::F32, [32, 2]); // a batch of 32

@@ -4,9 +4,9 @@ use halite_core::{
     Array, Client, HostArray, Sharding,
     tree::{Empty, Leaf, Tree},
 };
+use halite_embedded::{Embedded, Options};
 use halite_exchange::Artifact;
 use halite_nn::{Jit, Tensor, grad};
-use halite_reference::{Options, Reference};
 
 /// Points, in `f64`, where a function is smooth: at 0 no rule of an absolute value may cut the slope,
 /// and at a large one no branch that is not taken may
@@ -55,7 +55,7 @@ fn values(client: &Client, name: &str, points: &[f64]) -> [Vec<f64>; 2] {
 
 #[test]
 fn gradients_are_slopes() {
-    let client = Client::new(Reference::new(&Options::default()).unwrap());
+    let client = Client::new(Embedded::new(&Options::default()).unwrap());
     for &(name, points) in FUNCTIONS {
         let [_, gradient] = values(&client, name, points);
         for (&x, gradient) in points.iter().zip(gradient) {

@@ -7,9 +7,9 @@ use halite_core::{
     Array, Client, DType, HostArray, Result, Sharding, TensorType,
     tree::{Empty, Leaf, Tree},
 };
+use halite_embedded::{Embedded, Options};
 use halite_exchange::{Artifact, Exported};
 use halite_nn::{Jit, Tensor, Trace, grad};
-use halite_reference::{Options, Reference};
 use safetensors::SafeTensors;
 
 /// Tensors of the file by name; programs are vectors of `u8`.
@@ -28,7 +28,7 @@ static TENSORS: LazyLock<BTreeMap<String, HostArray>> = LazyLock::new(|| {
 });
 
 static CLIENT: LazyLock<Client> =
-    LazyLock::new(|| Client::new(Reference::new(&Options::default()).unwrap()));
+    LazyLock::new(|| Client::new(Embedded::new(&Options::default()).unwrap()));
 
 /// Names of all recorded functions.
 fn functions() -> impl Iterator<Item = &'static str> {

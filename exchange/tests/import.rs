@@ -1,10 +1,10 @@
 //! What is imported, and what is refused with which message.
 
 use halite_core::{Array, Client, DType, HostArray, Sharding, TensorType};
+use halite_embedded::{Embedded, Options};
 use halite_exchange::Artifact;
 use halite_ir::Op;
 use halite_nn::{Trace, jit};
-use halite_reference::{Options, Reference};
 
 fn artifact(body: &str) -> Artifact {
     let text = format!("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{\n{body}\n}}");
@@ -184,7 +184,7 @@ fn array_on_another_device_is_refused() {
         devices: 2,
         ..Options::default()
     };
-    let client = Client::new(Reference::new(&options).unwrap());
+    let client = Client::new(Embedded::new(&options).unwrap());
     let program = artifact("return %x : tensor<4xf32>")
         .compile(&client)
         .unwrap();
@@ -198,7 +198,7 @@ fn array_on_another_device_is_refused() {
 /// Imported and as it is, a sort by bits and a sort by value have the same results.
 #[test]
 fn sorts_keep_their_order_of_floats() {
-    let client = Client::new(Reference::new(&Options::default()).unwrap());
+    let client = Client::new(Embedded::new(&Options::default()).unwrap());
     let device = Sharding::single(client.local_devices()[0]);
     let by_value = |direction: &str, smaller: &str, larger: &str| {
         format!(

@@ -1,8 +1,8 @@
 //! Portable bytecode: what replaces operations that are not in StableHLO.
 
 use halite_core::{Arg, Array, Client, CompileOptions, DType, HostArray, Sharding};
+use halite_embedded::{Embedded, Options};
 use halite_exchange::portable;
-use halite_reference::{Options, Reference};
 use halite_stablehlo::{Module, OpKind};
 
 fn module(element: &str, count: usize) -> Module {
@@ -17,7 +17,7 @@ fn module(element: &str, count: usize) -> Module {
 }
 
 fn run(module: &Module, program: Vec<u8>, x: &HostArray) -> HostArray {
-    let client = Client::new(Reference::new(&Options::default()).unwrap());
+    let client = Client::new(Embedded::new(&Options::default()).unwrap());
     let program = module.interface().unwrap().program(program.into());
     let loaded = client
         .compile(&program, &CompileOptions::default())
@@ -44,7 +44,7 @@ fn points() -> Vec<f64> {
     points
 }
 
-/// Checks the decomposition against the operation of the reference executor.
+/// Checks the decomposition against the operation of the embedded executor.
 #[track_caller]
 fn check(element: &str, x: &HostArray, tolerance: f64) {
     let module = module(element, x.ty().dims()[0]);

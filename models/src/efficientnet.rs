@@ -28,11 +28,11 @@
 //! // Needs the weights of the package.
 //! use halite_core::Client;
 //! use halite_models::EfficientNet;
-//! use halite_reference::{Options, Reference};
+//! use halite_embedded::{Options, Embedded};
 //! use halite_weights::{WeightLoader, open};
 //!
 //! # fn main() -> halite_core::Result<()> {
-//! let client = Client::new(Reference::new(&Options::default())?);
+//! let client = Client::new(Embedded::new(&Options::default())?);
 //! let (net, file) = (EfficientNet::lite0(1000), open("efficientnet-lite0-57934424.pth")?);
 //! let loaded = WeightLoader::new(&file, &net.names()).load(&client, &net)?;
 //! # let _ = loaded;

@@ -97,10 +97,10 @@ pub struct Generation {
 /// use halite_core::Client;
 /// use halite_models::{GenerationOptions, Generator, Sampling};
 /// use halite_nn::{Model, Transformer, TransformerConfig};
-/// use halite_reference::{Options, Reference};
+/// use halite_embedded::{Options, Embedded};
 ///
 /// # fn main() -> halite_core::Result<()> {
-/// let client = Client::new(Reference::new(&Options::default())?);
+/// let client = Client::new(Embedded::new(&Options::default())?);
 /// let model = Transformer::new(&TransformerConfig::tiny())?.initialize(&client, 7)?;
 ///
 /// let mut generator = Generator::new(&client, &model);

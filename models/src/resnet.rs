@@ -17,11 +17,11 @@
 //! // writes them.
 //! use halite_core::Client;
 //! use halite_models::ResNet;
-//! use halite_reference::{Options, Reference};
+//! use halite_embedded::{Options, Embedded};
 //! use halite_weights::{WeightLoader, WeightSaver, open};
 //!
 //! # fn main() -> halite_core::Result<()> {
-//! let client = Client::new(Reference::new(&Options::default())?);
+//! let client = Client::new(Embedded::new(&Options::default())?);
 //! let (net, file) = (ResNet::resnet34(10), open("resnet34.pth")?);
 //! let names = net.names();
 //! // Ten classes in place of a thousand: the head is new.

@@ -29,11 +29,11 @@
 //! // writes them.
 //! use halite_core::Client;
 //! use halite_models::{Vit, VitConfig};
-//! use halite_reference::{Options, Reference};
+//! use halite_embedded::{Options, Embedded};
 //! use halite_weights::{WeightLoader, open};
 //!
 //! # fn main() -> halite_core::Result<()> {
-//! let client = Client::new(Reference::new(&Options::default())?);
+//! let client = Client::new(Embedded::new(&Options::default())?);
 //! let (net, file) = (Vit::new(&VitConfig::b16(10))?, open("vit.pth")?);
 //! let loaded = WeightLoader::new(&file, &net.names()).replace("head").load(&client, &net)?;
 //! # let _ = loaded;

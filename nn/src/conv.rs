@@ -5,7 +5,8 @@ mod transposed;
 
 use std::panic::Location;
 
-use halite_ir::{ConvDims, Convolution, Op, Reduction, Window};
+use halite_core::DType;
+use halite_ir::{ConvolutionAttributes, ConvolutionDims, Op, Reduction, WindowAttributes};
 
 pub use self::transposed::ConvTransposeOptions;
 use crate::{
@@ -120,14 +121,14 @@ impl<'t> Tensor<'t> {
             Ok(padding) => padding,
             Err(message) => return self.mistake("convolution", || message),
         };
-        let last = ConvDims {
+        let last = ConvolutionDims {
             batch: 0,
             feature: spatial + 1,
             spatial: (1..=spatial).collect(),
         };
-        let convolution = Convolution {
+        let convolution = ConvolutionAttributes {
             input: last.clone(),
-            kernel: ConvDims {
+            kernel: ConvolutionDims {
                 batch: spatial + 1,
                 feature: spatial,
                 spatial: (0..spatial).collect(),
@@ -140,15 +141,21 @@ impl<'t> Tensor<'t> {
             reversal: vec![false; spatial],
             feature_groups: options.groups.max(1),
             batch_groups: 1,
-            result: x.dtype(),
+            precision: Vec::new(),
         };
-        self.conv_general(kernel, convolution)
+        self.conv_general(kernel, convolution, x.dtype())
     }
 
-    /// Convolution in StableHLO's terms, with a kernel that fits into the padded input.
+    /// Convolution in StableHLO's terms, with a kernel that fits into the padded input, and the element
+    /// type of the result.
     #[track_caller]
-    pub fn conv_general(self, kernel: Tensor<'t>, convolution: Convolution) -> Tensor<'t> {
-        let op = Op::Convolution(convolution.clone());
+    pub fn conv_general(
+        self,
+        kernel: Tensor<'t>,
+        convolution: ConvolutionAttributes,
+        result: DType,
+    ) -> Tensor<'t> {
+        let op = Op::Convolution(convolution.clone(), result);
         let y = self.trace.push_one(op, &[self, kernel]);
         if y.is_error() {
             return y;
@@ -275,19 +282,14 @@ impl<'t> Tensor<'t> {
         {
             return self.pool_tiles(kind, window);
         }
-        let Some(padding) = padding
-            .iter()
-            .map(|&(low, high)| Some((low.try_into().ok()?, high.try_into().ok()?)))
-            .collect()
-        else {
+        if padding.iter().any(|&(low, high)| low < 0 || high < 0) {
             return self.mistake(op, || format!("negative padding {padding:?}"));
-        };
+        }
         let around = |values: &[usize]| [&[1], values, &[1]].concat();
-        let padding: Vec<(usize, usize)> = padding;
         if kind == Reduction::Max {
             check!(self.check_seen(op, window, &strides, &padding));
         }
-        let window = Window {
+        let window = WindowAttributes {
             sizes: around(window),
             strides: around(&strides),
             base_dilations: vec![1; spatial + 2],
@@ -304,11 +306,12 @@ impl<'t> Tensor<'t> {
         op: &str,
         window: &[usize],
         strides: &[usize],
-        padding: &[(usize, usize)],
+        padding: &[(i64, i64)],
     ) -> Checked<'t> {
         let ty = self.ty();
         let sees_nothing = |&dim: &usize| {
             let (size, (low, high)) = (ty.dims()[1 + dim], padding[dim]);
+            let (low, high) = (low as usize, high as usize);
             let padded = size.saturating_add(low).saturating_add(high);
             let last = padded.saturating_sub(window[dim]) / strides[dim] * strides[dim];
             low >= window[dim] || last >= low.saturating_add(size)

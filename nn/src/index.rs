@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use halite_core::{DType, TensorType};
-use halite_ir::{Gather, Op, Reduction, Scatter};
+use halite_ir::{GatherAttributes, Op, Reduction, ScatterAttributes};
 
 use crate::{
     Tensor, Trace,
@@ -24,14 +24,15 @@ impl<'t> Tensor<'t> {
         let (ty, count) = (self.ty(), indices.rank());
         let mut slice_sizes = ty.dims().to_vec();
         slice_sizes[dim] = 1;
-        let gather = Gather {
+        let gather = GatherAttributes {
             offset_dims: (0..dim).chain(dim + count..count + ty.rank() - 1).collect(),
             collapsed_slice_dims: vec![dim],
             operand_batching_dims: vec![],
-            indices_batching_dims: vec![],
+            start_indices_batching_dims: vec![],
             start_index_map: vec![dim],
             index_vector_dim: count,
             slice_sizes,
+            indices_are_sorted: false,
         };
         self.gather(indices, gather)
     }
@@ -44,14 +45,15 @@ impl<'t> Tensor<'t> {
     pub fn take_along(self, indices: Tensor<'t>, dim: impl Dim) -> Tensor<'t> {
         let dim = check!(self.known_dim("take along", dim));
         let batch = check!(self.check_along("take along", indices, dim));
-        let gather = Gather {
+        let gather = GatherAttributes {
             offset_dims: vec![],
             collapsed_slice_dims: vec![dim],
             operand_batching_dims: batch.clone(),
-            indices_batching_dims: batch,
+            start_indices_batching_dims: batch,
             start_index_map: vec![dim],
             index_vector_dim: self.rank(),
             slice_sizes: vec![1; self.rank()],
+            indices_are_sorted: false,
         };
         self.gather(indices, gather)
     }
@@ -59,15 +61,22 @@ impl<'t> Tensor<'t> {
     /// Slices at computed places, in StableHLO's terms. Indices out of range are moved so that the
     /// slices fit.
     #[track_caller]
-    pub fn gather(self, indices: Tensor<'t>, gather: Gather) -> Tensor<'t> {
+    pub fn gather(self, indices: Tensor<'t>, gather: GatherAttributes) -> Tensor<'t> {
         self.trace.push_one(Op::Gather(gather), &[self, indices])
     }
 
-    /// Writes at computed places, in StableHLO's terms. Writes out of range are left out.
+    /// Writes at computed places, in StableHLO's terms: `combine` is the function of an old element
+    /// and its update, `None` replaces it. Writes out of range are left out.
     #[track_caller]
-    pub fn scatter(self, indices: Tensor<'t>, updates: Tensor<'t>, scatter: Scatter) -> Tensor<'t> {
+    pub fn scatter(
+        self,
+        indices: Tensor<'t>,
+        updates: Tensor<'t>,
+        scatter: ScatterAttributes,
+        combine: Option<Reduction>,
+    ) -> Tensor<'t> {
         self.trace
-            .push_one(Op::Scatter(scatter), &[self, indices, updates])
+            .push_one(Op::Scatter(scatter, combine), &[self, indices, updates])
     }
 
     /// This with `updates` added at `indices` of dimension `dim`: the parts of `updates` are where
@@ -106,17 +115,17 @@ impl<'t> Tensor<'t> {
         let dim = check!(self.known_dim("scatter", dim));
         check!(indices.check_integer("scatter"));
         let (rank, count) = (self.rank(), indices.rank());
-        let scatter = Scatter {
-            combine,
+        let scatter = ScatterAttributes {
             update_window_dims: (0..dim).chain(dim + count..count + rank - 1).collect(),
             inserted_window_dims: vec![dim],
-            operand_batching_dims: vec![],
-            indices_batching_dims: vec![],
+            input_batching_dims: vec![],
+            scatter_indices_batching_dims: vec![],
             scatter_dims_to_operand_dims: vec![dim],
             index_vector_dim: count,
             unique_indices: false,
+            indices_are_sorted: false,
         };
-        self.scatter(indices, updates, scatter)
+        self.scatter(indices, updates, scatter, combine)
     }
 
     /// 1 at the class and 0 elsewhere, along a new last dimension: `[..]` of integers to

@@ -6,7 +6,8 @@
 
 use std::{cell::RefCell, collections::HashMap};
 
-use halite_ir::Dot;
+use halite_core::DType;
+use halite_ir::DotAttributes;
 
 use crate::{Tensor, Trace, trace::Id};
 
@@ -55,13 +56,14 @@ impl<'t> LowRank<'t> {
         let layers: Vec<usize> = (0..spec.stacked).collect();
         let term = a.dot_general(
             b,
-            Dot {
-                left_batch: layers.clone(),
-                right_batch: layers,
-                left_contract: vec![spec.stacked + spec.inputs],
-                right_contract: vec![spec.stacked],
-                result: a.dtype(),
+            DotAttributes {
+                lhs_batching: layers.clone(),
+                rhs_batching: layers,
+                lhs_contracting: vec![spec.stacked + spec.inputs],
+                rhs_contracting: vec![spec.stacked],
+                ..DotAttributes::default()
             },
+            a.dtype(),
         );
         let sum = base + term * spec.scale;
         if !sum.is_error() {
@@ -75,27 +77,31 @@ impl<'t> LowRank<'t> {
     /// The product with `x` that `dot` describes, if it contracts the inputs of the weight and keeps
     /// its outputs.
     #[track_caller]
-    pub(crate) fn product(self, x: Tensor<'t>, dot: &Dot) -> Option<Tensor<'t>> {
+    pub(crate) fn product(
+        self,
+        x: Tensor<'t>,
+        dot: &DotAttributes,
+        result: DType,
+    ) -> Option<Tensor<'t>> {
         let LowRank { base, a, b, spec } = self;
-        let mut contracted = dot.right_contract.clone();
+        let mut contracted = dot.rhs_contracting.clone();
         contracted.sort_unstable();
-        let is_dense = dot.right_batch.is_empty() && spec.stacked == 0;
+        let is_dense = dot.rhs_batching.is_empty() && spec.stacked == 0;
         if !is_dense || contracted != (0..spec.inputs).collect::<Vec<_>>() {
             return None;
         }
-        let inner = x.dot_general(a, dot.clone());
+        let inner = x.dot_general(a, dot.clone(), result);
         let rank = inner.rank().checked_sub(1)?;
         let term = inner.dot_general(
             b,
-            Dot {
-                left_batch: vec![],
-                right_batch: vec![],
-                left_contract: vec![rank],
-                right_contract: vec![0],
-                result: dot.result,
+            DotAttributes {
+                lhs_contracting: vec![rank],
+                rhs_contracting: vec![0],
+                ..DotAttributes::default()
             },
+            result,
         );
-        Some(x.dot_general(base, dot.clone()) + term * spec.scale)
+        Some(x.dot_general(base, dot.clone(), result) + term * spec.scale)
     }
 
     /// This of one layer, given its parts.

@@ -3,7 +3,7 @@
 use std::ops::{Add, Div, Mul, Neg, Not, Rem, Sub};
 
 use halite_core::{DType, TensorType};
-use halite_ir::{Binary, Comparison, Op, Unary};
+use halite_ir::{BinaryOp, ComparisonDirection, Op, UnaryOp};
 
 use crate::{Tensor, tensor::holds};
 
@@ -96,7 +96,7 @@ macro_rules! operators {
             type Output = Tensor<'t>;
             #[track_caller]
             fn $method(self, right: R) -> Tensor<'t> {
-                self.binary(Binary::$binary, right)
+                self.binary(BinaryOp::$binary, right)
             }
         }
     };
@@ -119,7 +119,7 @@ macro_rules! unary_operators {
             type Output = Tensor<'t>;
             #[track_caller]
             fn $method(self) -> Tensor<'t> {
-                self.unary(Unary::$unary)
+                self.unary(UnaryOp::$unary)
             }
         }
     )*};
@@ -135,7 +135,7 @@ macro_rules! unary_methods {
             $(#[$doc])*
             #[track_caller]
             pub fn $name(self) -> Tensor<'t> {
-                self.unary(Unary::$op)
+                self.unary(UnaryOp::$op)
             }
         )*}
     };
@@ -187,7 +187,7 @@ macro_rules! binary_methods {
             $(#[$doc])*
             #[track_caller]
             pub fn $name(self, right: impl Operand<'t>) -> Tensor<'t> {
-                self.binary(Binary::$op, right)
+                self.binary(BinaryOp::$op, right)
             }
         )*}
     };
@@ -224,7 +224,7 @@ macro_rules! comparisons {
             #[track_caller]
             pub fn $name(self, right: impl Operand<'t>) -> Tensor<'t> {
                 let (left, right) = self.aligned("compare", right);
-                left.trace().push_one(Op::Compare(Comparison::$op), &[left, right])
+                left.trace().push_one(Op::Compare(ComparisonDirection::$op), &[left, right])
             }
         )*}
     };
@@ -247,13 +247,13 @@ comparisons! {
 impl<'t> Tensor<'t> {
     /// Applies an elementwise operation.
     #[track_caller]
-    pub fn unary(self, op: Unary) -> Tensor<'t> {
+    pub fn unary(self, op: UnaryOp) -> Tensor<'t> {
         self.trace().push_one(Op::Unary(op), &[self])
     }
 
     /// Applies an elementwise operation to this and `right`, with broadcasting.
     #[track_caller]
-    pub fn binary(self, op: Binary, right: impl Operand<'t>) -> Tensor<'t> {
+    pub fn binary(self, op: BinaryOp, right: impl Operand<'t>) -> Tensor<'t> {
         let (left, right) = self.aligned(op.name(), right);
         left.trace().push_one(Op::Binary(op), &[left, right])
     }

@@ -1,6 +1,7 @@
 //! Products of matrices, and of tensors in general.
 
-use halite_ir::{Dot, Op};
+use halite_core::DType;
+use halite_ir::{DotAttributes, Op};
 
 use crate::Tensor;
 
@@ -28,40 +29,40 @@ impl<'t> Tensor<'t> {
             );
             return self.trace().fail("matmul", message, Some(like()));
         }
-        let dot = Dot {
-            left_batch: (0..batches).collect(),
-            right_batch: (0..batches).collect(),
-            left_contract: vec![a.rank() - 1],
-            right_contract: vec![b.rank() - 2],
-            result: a.dtype(),
+        let dot = DotAttributes {
+            lhs_batching: (0..batches).collect(),
+            rhs_batching: (0..batches).collect(),
+            lhs_contracting: vec![a.rank() - 1],
+            rhs_contracting: vec![b.rank() - 2],
+            ..DotAttributes::default()
         };
-        self.dot_general(right, dot)
+        self.dot_general(right, dot, a.dtype())
     }
 
     /// Product over any dimensions. The result has the batch, then this tensor's free, then
-    /// `right`'s free dimensions.
+    /// `right`'s free dimensions; `result` is its element type, at least as wide as the operands'.
     #[track_caller]
-    pub fn dot_general(self, right: Tensor<'t>, dot: Dot) -> Tensor<'t> {
+    pub fn dot_general(self, right: Tensor<'t>, dot: DotAttributes, result: DType) -> Tensor<'t> {
         let low_rank = self.trace().low_rank(right);
-        if let Some(product) = low_rank.and_then(|weight| weight.product(self, &dot)) {
+        if let Some(product) = low_rank.and_then(|weight| weight.product(self, &dot, result)) {
             return product;
         }
-        self.trace().push_one(Op::Dot(dot), &[self, right])
+        self.trace().push_one(Op::Dot(dot, result), &[self, right])
     }
 
     /// Sum of products over the paired dimensions `(of this, of right)`: the result has this
     /// tensor's other dimensions, then those of `right`.
     #[track_caller]
     pub fn tensordot(self, right: Tensor<'t>, pairs: &[(usize, usize)]) -> Tensor<'t> {
-        let (left_contract, right_contract) = pairs.iter().copied().unzip();
-        let (left_batch, right_batch) = (vec![], vec![]);
-        let dot = Dot {
-            left_batch,
-            right_batch,
-            left_contract,
-            right_contract,
-            result: self.dtype(),
+        let (lhs_contracting, rhs_contracting) = pairs.iter().copied().unzip();
+        let (lhs_batching, rhs_batching) = (vec![], vec![]);
+        let dot = DotAttributes {
+            lhs_batching,
+            rhs_batching,
+            lhs_contracting,
+            rhs_contracting,
+            ..DotAttributes::default()
         };
-        self.dot_general(right, dot)
+        self.dot_general(right, dot, self.dtype())
     }
 }

@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use halite_core::DType;
-use halite_ir::{Extreme, Op, Reduction, Window};
+use halite_ir::{Extreme, Op, Reduction, WindowAttributes};
 
 use crate::{
     Tensor,
@@ -192,13 +192,18 @@ impl<'t> Tensor<'t> {
 
     /// Reduces each window of this. Padding does not count. The window fits into the padded tensor.
     #[track_caller]
-    pub fn reduce_window(self, kind: Reduction, window: Window) -> Tensor<'t> {
+    pub fn reduce_window(self, kind: Reduction, window: WindowAttributes) -> Tensor<'t> {
         self.windowed("reduce window", kind, window)
     }
 
     /// [`reduce_window`](Self::reduce_window) as a part of the operation `name`.
     #[track_caller]
-    pub(crate) fn windowed(self, name: &str, kind: Reduction, window: Window) -> Tensor<'t> {
+    pub(crate) fn windowed(
+        self,
+        name: &str,
+        kind: Reduction,
+        window: WindowAttributes,
+    ) -> Tensor<'t> {
         let op = Op::ReduceWindow {
             kind,
             window: window.clone(),
@@ -230,7 +235,7 @@ impl<'t> Tensor<'t> {
         }
         // XLA knows this window as a cumulative sum; it was up to 18 times faster on CPU than
         // log2(n) steps.
-        let mut window = Window {
+        let mut window = WindowAttributes {
             sizes: vec![1; rank],
             strides: vec![1; rank],
             base_dilations: vec![1; rank],
@@ -238,7 +243,7 @@ impl<'t> Tensor<'t> {
             padding: vec![(0, 0); rank],
         };
         window.sizes[dim] = size;
-        window.padding[dim] = (size - 1, 0);
+        window.padding[dim] = (size as i64 - 1, 0);
         self.reduce_window(Reduction::Sum, window)
     }
 

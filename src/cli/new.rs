@@ -127,7 +127,7 @@ halite = {{ path = \"{halite}\", default-features = false }}
 # `cargo run` fast, without `--release`, while your own code compiles quickly.
 [profile.dev.package.halite-kernels]
 opt-level = 3
-[profile.dev.package.halite-reference]
+[profile.dev.package.halite-embedded]
 opt-level = 2
 # The digests of plugins and data take seconds without it.
 [profile.dev.package.sha2]

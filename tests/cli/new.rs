@@ -41,10 +41,7 @@ fn new_project_has_the_program_of_the_readme() {
     // Cargo reads the manifest, and finds halite with the features that a program needs.
     let tree = cargo(&project, &["tree", "--depth", "1", "-e", "normal"]);
     assert_contains(&tree, &["my-model v0.1.0", "halite v0.1.0"]);
-    let tree = cargo(
-        &project,
-        &["tree", "-e", "normal", "-i", "halite-reference"],
-    );
+    let tree = cargo(&project, &["tree", "-e", "normal", "-i", "halite-embedded"]);
     assert_contains(&tree, &["halite-backends"]);
 }
 

@@ -62,5 +62,5 @@ pub fn open_plugin(devices: u32, oracle: bool) -> Result<Client> {
 pub fn library() -> PathBuf {
     let test = env::current_exe().expect("a test has a path");
     let (prefix, suffix) = (env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-    test.with_file_name(format!("{prefix}halite_reference_plugin{suffix}"))
+    test.with_file_name(format!("{prefix}halite_embedded_plugin{suffix}"))
 }

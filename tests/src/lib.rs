@@ -46,6 +46,6 @@ mod readmes {
         Nn: "../../nn/README.md"
         Data: "../../data/README.md"
         Train: "../../train/README.md"
-        Reference: "../../plugins/reference/README.md"
+        Embedded: "../../backends/embedded/README.md"
     }
 }

@@ -16,8 +16,8 @@
 use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Instant};
 
 use halite_core::{Client, DType, HostArray, Result, TensorType, Tree};
+use halite_embedded::{Embedded, Options};
 use halite_nn::{Linear, Param};
-use halite_reference::{Options, Reference};
 use halite_weights::{NameMap, SafetensorsWriter, TensorInfo, WeightLoader, open};
 
 /// Side of each weight, whose rows are no power of two bytes.
@@ -40,7 +40,7 @@ fn main() -> Result<()> {
         bytes / 1_000_000
     );
 
-    let client = Client::new(Reference::new(&Options::default())?);
+    let client = Client::new(Embedded::new(&Options::default())?);
     let model: Vec<Linear<Param>> = (0..layers)
         .map(|_| Linear::new(SIDE, SIDE).without_bias())
         .collect();

@@ -8,7 +8,7 @@
 //! ```
 //! use halite_core::{Client, HostArray, Tree};
 //! use halite_nn::Linear;
-//! use halite_reference::{Options, Reference};
+//! use halite_embedded::{Options, Embedded};
 //! use halite_weights::{HostTensors, WeightLoader, NameMap};
 //!
 //! #[derive(Tree)]
@@ -18,7 +18,7 @@
 //! }
 //!
 //! # fn main() -> halite_core::Result<()> {
-//! let client = Client::new(Reference::new(&Options::default())?);
+//! let client = Client::new(Embedded::new(&Options::default())?);
 //! // What `open("model.safetensors")?` is for a file of PyTorch: weights are [out, in].
 //! let file: HostTensors = [
 //!     ("features.0.weight", HostArray::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [3, 2])?),

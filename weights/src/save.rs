@@ -29,11 +29,11 @@ const INDEX: &str = "model.safetensors.index.json";
 /// ```
 /// use halite_core::{Client, Tree};
 /// use halite_nn::{Linear, Model};
-/// use halite_reference::{Options, Reference};
+/// use halite_embedded::{Options, Embedded};
 /// use halite_weights::{NameMap, WeightSaver, TensorSource, open};
 ///
 /// # fn main() -> halite_core::Result<()> {
-/// # let client = Client::new(Reference::new(&Options::default())?);
+/// # let client = Client::new(Embedded::new(&Options::default())?);
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("linear.safetensors");
 /// let layer = Linear::new(4, 2);

@@ -6,8 +6,8 @@ use std::{fs, path::PathBuf, sync::Arc};
 use halite_core::{
     Array, Client, DType, HostArray, Mesh, PartitionSpec, Result, Sharding, TensorType, Tree,
 };
+use halite_embedded::{Embedded, Options};
 use halite_nn::{BatchNorm, Conv2d, Linear, Model, Param, Tensor, jit_like};
-use halite_reference::{Options, Reference};
 use halite_weights::{
     Below, Format, LoadedModel, NameMap, TensorSource, WeightFile, WeightLoader, WeightSaver, open,
 };
@@ -25,7 +25,7 @@ fn client(devices: u32) -> Client {
         devices,
         ..Options::default()
     };
-    Client::new(Reference::new(&options).unwrap())
+    Client::new(Embedded::new(&options).unwrap())
 }
 
 /// Compares all tensors of a file with what its package reads from it.

@@ -9,8 +9,8 @@ use expect_test::{Expect, expect};
 use halite_core::{
     Array, Client, DType, HostArray, Mesh, PartitionSpec, Sharding, TensorType, Tree,
 };
+use halite_embedded::{Embedded, Options};
 use halite_nn::{Attention, Embedding, Linear, Model, Param, Stack};
-use halite_reference::{Options, Reference};
 use halite_weights::{HostTensors, Layout, NameMap, TensorSource, WeightLoader, WeightSaver, open};
 
 pub(crate) fn client() -> Client {
@@ -18,7 +18,7 @@ pub(crate) fn client() -> Client {
         devices: 2,
         ..Options::default()
     };
-    Client::new(Reference::new(&options).unwrap())
+    Client::new(Embedded::new(&options).unwrap())
 }
 
 /// Different numbers in tensors of these types.

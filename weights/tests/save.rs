@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use halite_core::{Array, Client, DType, HostArray, Tree};
+use halite_embedded::{Embedded, Options};
 use halite_nn::{Linear, Model, Param};
-use halite_reference::{Options, Reference};
 use halite_weights::{
     NameMap, SafetensorsWriter, TensorInfo, TensorSource, WeightLoader, WeightSaver, open,
 };
 
 fn client() -> Client {
-    Client::new(Reference::new(&Options::default()).unwrap())
+    Client::new(Embedded::new(&Options::default()).unwrap())
 }
 
 fn names_in(dir: &Path) -> Vec<String> {

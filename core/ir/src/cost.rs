@@ -7,7 +7,7 @@ use std::panic::Location;
 use halite_core::{DType, TensorType};
 
 use crate::{
-    Binary, Convolution, Graph, Node, Op, Scatter, Unary,
+    BinaryOp, ConvolutionAttributes, Graph, Node, Op, UnaryOp,
     op::{collective_op, device_index_op, local_op, marker_op},
 };
 
@@ -72,19 +72,17 @@ impl Cost {
 ///
 /// ```
 /// use halite_core::{DType, TensorType};
-/// use halite_ir::{Dot, Graph, Op, cost};
+/// use halite_ir::{DotAttributes, Graph, Op, cost};
 ///
 /// let mut graph = Graph::new();
 /// let a = graph.input(TensorType::new(DType::F32, [8, 16]));
 /// let b = graph.input(TensorType::new(DType::F32, [16, 4]));
-/// let dot = Dot {
-///     left_batch: vec![],
-///     right_batch: vec![],
-///     left_contract: vec![1],
-///     right_contract: vec![0],
-///     result: DType::F32,
+/// let dot = DotAttributes {
+///     lhs_contracting: vec![1],
+///     rhs_contracting: vec![0],
+///     ..DotAttributes::default()
 /// };
-/// graph.push(Op::Dot(dot), &[a, b], None).unwrap();
+/// graph.push(Op::Dot(dot, DType::F32), &[a, b], None).unwrap();
 /// assert_eq!(cost(&graph).dot, 2.0 * 8.0 * 16.0 * 4.0);
 /// ```
 pub fn cost(graph: &Graph) -> Cost {
@@ -124,7 +122,7 @@ fn of_node(graph: &Graph, node: &Node) -> Cost {
     }
     let values = node.operands.iter().chain(&node.results);
     cost.unfused_bytes = values.map(|&value| bytes(graph.ty(value))).sum();
-    if matches!(node.op, Op::Dot(_) | Op::Convolution(_)) {
+    if matches!(node.op, Op::Dot(..) | Op::Convolution(..)) {
         cost.contraction_bytes = cost.unfused_bytes;
         let operand = graph.ty(node.operands[0]);
         if matches!(operand.dtype(), DType::Bf16 | DType::F16) {
@@ -145,14 +143,14 @@ fn work(graph: &Graph, node: &Node) -> Work {
         Op::Reverse { .. } | Op::Concatenate { .. } | Op::Slice { .. } => Work::Copy,
         Op::DynamicSlice { .. } | Op::DynamicUpdateSlice | Op::Pad { .. } => Work::Copy,
         Op::Gather(_) => Work::Copy,
-        Op::Scatter(Scatter { combine: None, .. }) => Work::Copy,
+        Op::Scatter(_, None) => Work::Copy,
         Op::AllGather { .. } | Op::AllToAll { .. } | Op::CollectivePermute { .. } => Work::Copy,
         Op::Unary(unary) if is_transcendental(*unary) => Work::Transcendental(elements(result(0))),
-        Op::Binary(Binary::Power | Binary::Atan2) => Work::Transcendental(elements(result(0))),
+        Op::Binary(BinaryOp::Power | BinaryOp::Atan2) => Work::Transcendental(elements(result(0))),
         Op::Unary(_) | Op::Binary(_) | Op::Compare(_) => Work::Elementwise(elements(result(0))),
         Op::Select | Op::Clamp | Op::Convert(_) => Work::Elementwise(elements(result(0))),
         Op::ReducePrecision { .. } => Work::Elementwise(elements(result(0))),
-        Op::Scatter(_) => Work::Elementwise(elements(operand(2))),
+        Op::Scatter(..) => Work::Elementwise(elements(operand(2))),
         Op::Reduce { .. } => Work::Elementwise(reduced()),
         Op::ArgReduce { .. } => Work::Elementwise(2.0 * reduced()),
         Op::ReduceWindow { window, .. } => {
@@ -168,12 +166,12 @@ fn work(graph: &Graph, node: &Node) -> Work {
             Work::Elementwise(elements(operand(0)) * length.log2().ceil())
         }
         Op::AllReduce { .. } | Op::ReduceScatter { .. } => Work::Elementwise(elements(operand(0))),
-        Op::Dot(dot) => {
-            let depth = dot.left_contract.iter();
+        Op::Dot(dot, ..) => {
+            let depth = dot.lhs_contracting.iter();
             let depth: f64 = depth.map(|&dim| operand(0).dims()[dim] as f64).product();
             Work::Dot(2.0 * elements(result(0)) * depth)
         }
-        Op::Convolution(convolution) => {
+        Op::Convolution(convolution, ..) => {
             Work::Convolution(2.0 * multiplications(convolution, operand(0), operand(1), result(0)))
         }
         Op::CustomCall(call) if call.decomposition.is_none() => Work::Unknown(call.target.clone()),
@@ -244,38 +242,40 @@ fn bytes(ty: &TensorType) -> f64 {
     elements(ty) * ty.dtype().size() as f64
 }
 
-fn is_transcendental(unary: Unary) -> bool {
+fn is_transcendental(unary: UnaryOp) -> bool {
     match unary {
-        Unary::Cbrt
-        | Unary::Cosine
-        | Unary::Erf
-        | Unary::Exponential
-        | Unary::ExponentialMinusOne
-        | Unary::Log
-        | Unary::LogPlusOne
-        | Unary::Logistic
-        | Unary::Rsqrt
-        | Unary::Sine
-        | Unary::Sqrt
-        | Unary::Tan
-        | Unary::Tanh => true,
-        Unary::Abs
-        | Unary::Ceil
-        | Unary::CountLeadingZeros
-        | Unary::Floor
-        | Unary::IsFinite
-        | Unary::Negate
-        | Unary::Not
-        | Unary::PopulationCount
-        | Unary::RoundNearestAfz
-        | Unary::RoundNearestEven
-        | Unary::Sign => false,
+        UnaryOp::Cbrt
+        | UnaryOp::Cosine
+        | UnaryOp::Erf
+        | UnaryOp::Exponential
+        | UnaryOp::ExponentialMinusOne
+        | UnaryOp::Log
+        | UnaryOp::LogPlusOne
+        | UnaryOp::Logistic
+        | UnaryOp::Rsqrt
+        | UnaryOp::Sine
+        | UnaryOp::Sqrt
+        | UnaryOp::Tan
+        | UnaryOp::Tanh => true,
+        UnaryOp::Abs
+        | UnaryOp::Ceil
+        | UnaryOp::CountLeadingZeros
+        | UnaryOp::Floor
+        | UnaryOp::Imag
+        | UnaryOp::IsFinite
+        | UnaryOp::Negate
+        | UnaryOp::Not
+        | UnaryOp::Popcnt
+        | UnaryOp::Real
+        | UnaryOp::RoundNearestAfz
+        | UnaryOp::RoundNearestEven
+        | UnaryOp::Sign => false,
     }
 }
 
 /// Number of products of an element of `x` and one of the kernel.
 fn multiplications(
-    convolution: &Convolution,
+    convolution: &ConvolutionAttributes,
     x: &TensorType,
     kernel: &TensorType,
     result: &TensorType,

@@ -30,11 +30,11 @@ pub struct Node {
 ///
 /// ```
 /// use halite_core::{DType, TensorType};
-/// use halite_ir::{Binary, Graph, Op};
+/// use halite_ir::{BinaryOp, Graph, Op};
 ///
 /// let mut graph = Graph::new();
 /// let x = graph.input(TensorType::new(DType::F32, [2]));
-/// let twice = graph.push(Op::Binary(Binary::Add), &[x, x], None).unwrap()[0];
+/// let twice = graph.push(Op::Binary(BinaryOp::Add), &[x, x], None).unwrap()[0];
 /// graph.set_outputs(vec![twice]);
 /// assert_eq!(graph.ty(twice).to_string(), "f32[2]");
 /// ```
@@ -172,10 +172,10 @@ impl Value {
 ///
 /// ```
 /// # use halite_core::{DType, TensorType};
-/// # use halite_ir::{Binary, Graph, Op};
+/// # use halite_ir::{BinaryOp, Graph, Op};
 /// let mut graph = Graph::new();
 /// let x = graph.input(TensorType::new(DType::F32, [2]));
-/// let twice = graph.push(Op::Binary(Binary::Add), &[x, x], None).unwrap()[0];
+/// let twice = graph.push(Op::Binary(BinaryOp::Add), &[x, x], None).unwrap()[0];
 /// graph.set_outputs(vec![twice]);
 /// assert_eq!(graph.to_string(), "%0: f32[2] = input\n%1: f32[2] = Binary(Add)(%0, %0)\nreturn %1\n");
 /// ```

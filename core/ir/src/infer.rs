@@ -20,10 +20,10 @@ use crate::Op;
 ///
 /// ```
 /// use halite_core::{DType, TensorType};
-/// use halite_ir::{Binary, Op, infer};
+/// use halite_ir::{BinaryOp, Op, infer};
 ///
 /// let (x, y) = (TensorType::new(DType::F32, [3, 4]), TensorType::new(DType::F32, [4, 3]));
-/// let error = infer(&Op::Binary(Binary::Add), &[&x, &y]).unwrap_err();
+/// let error = infer(&Op::Binary(BinaryOp::Add), &[&x, &y]).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
 ///     "add: f32[3, 4] and f32[4, 3] differ; elementwise operations need equal types (broadcast first)"
@@ -69,9 +69,9 @@ pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
             interior,
         } => cx.pad(low, high, interior),
         Op::Gather(gather) => cx.gather(gather),
-        Op::Scatter(scatter) => cx.scatter(scatter),
-        Op::Dot(dot) => cx.dot(dot),
-        Op::Convolution(convolution) => cx.convolution(convolution),
+        Op::Scatter(scatter, combine) => cx.scatter(scatter, *combine),
+        Op::Dot(dot, result) => cx.dot(dot, *result),
+        Op::Convolution(convolution, result) => cx.convolution(convolution, *result),
         Op::Reduce { kind, dims } => cx.reduce(*kind, dims),
         Op::ArgReduce { kind: _, dim } => cx.arg_reduce(*dim),
         Op::ReduceWindow { kind, window } => cx.reduce_window(*kind, window),

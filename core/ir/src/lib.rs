@@ -5,17 +5,17 @@
 //!
 //! ```
 //! use halite_core::{DType, TensorType};
-//! use halite_ir::{Binary, Dot, Graph, Interface, Literal, Op, optimize, program, text, verify};
+//! use halite_ir::{BinaryOp, DotAttributes, Graph, Interface, Literal, Op, optimize, program, text, verify};
 //!
 //! # fn main() -> halite_core::Result<()> {
 //! // relu(x @ w)
 //! let mut graph = Graph::new();
 //! let x = graph.input(TensorType::new(DType::F32, [8, 3]));
 //! let w = graph.input(TensorType::new(DType::F32, [3, 2]));
-//! let dot = Dot { left_batch: vec![], right_batch: vec![], left_contract: vec![1], right_contract: vec![0], result: DType::F32 };
-//! let y = graph.push(Op::Dot(dot), &[x, w], None)?[0];
+//! let dot = DotAttributes { lhs_contracting: vec![1], rhs_contracting: vec![0], ..DotAttributes::default() };
+//! let y = graph.push(Op::Dot(dot, DType::F32), &[x, w], None)?[0];
 //! let zero = graph.push(Op::Constant(Literal::splat(0.0f32, [8, 2])), &[], None)?[0];
-//! let y = graph.push(Op::Binary(Binary::Maximum), &[y, zero], None)?[0];
+//! let y = graph.push(Op::Binary(BinaryOp::Maximum), &[y, zero], None)?[0];
 //! graph.set_outputs(vec![y]);
 //!
 //! verify(&graph)?;
@@ -66,10 +66,13 @@ mod verify;
 pub use cost::{Cost, cost};
 pub use graph::{Graph, Node, Value};
 pub use halite_core::custom_call::Attribute;
+pub use halite_stablehlo::{
+    BinaryOp, ComparisonDirection, ConvolutionAttributes, ConvolutionDims, DotAttributes,
+    GatherAttributes, ScatterAttributes, UnaryOp, WindowAttributes,
+};
 pub use infer::infer;
 pub use op::{
-    Attachment, Axes, Binary, Comparison, ConvDims, Convolution, CustomCall, Dot, Extreme, Family,
-    Gather, Groups, Literal, Op, Reduction, Remat, Scatter, ShardMap, Unary, Window,
+    Attachment, Axes, CustomCall, Extreme, Family, Groups, Literal, Op, Reduction, Remat, ShardMap,
 };
 pub use passes::{
     ATTENTION, ATTENTION_GRADIENT, around_faults, choose_kernels, common_subexpressions, dead_code,

@@ -6,15 +6,17 @@
 //! Passes that only simplify name what they simplify.
 
 use halite_core::{DType, PartitionSpec, TensorType};
+use halite_stablehlo::{
+    BinaryOp, ComparisonDirection, ConvolutionAttributes, DotAttributes, GatherAttributes,
+    ScatterAttributes, UnaryOp, WindowAttributes,
+};
 
 use crate::Graph;
 
 mod attributes;
-mod elementwise;
 mod family;
 
 pub use attributes::*;
-pub use elementwise::{Binary, Comparison, Unary};
 pub use family::Family;
 pub(crate) use family::{collective_op, device_index_op, local_op, marker_op};
 
@@ -32,12 +34,12 @@ pub enum Op {
     },
 
     /// Elementwise on one operand.
-    Unary(Unary),
+    Unary(UnaryOp),
     /// Elementwise on two operands of one type.
-    Binary(Binary),
+    Binary(BinaryOp),
     /// Elementwise on two operands of one type; the result is `bool`. Floats compare as in
     /// IEEE 754: NaN is unordered.
-    Compare(Comparison),
+    Compare(ComparisonDirection),
     /// Operands `(predicate, on_true, on_false)`; `predicate` is `bool` of the same dimensions, or
     /// a scalar.
     Select,
@@ -111,16 +113,17 @@ pub enum Op {
         interior: Vec<usize>,
     },
     /// Operands `(x, indices)`; `indices` of an integer type.
-    Gather(Gather),
+    Gather(GatherAttributes),
     /// Operands `(x, indices, updates)`; `indices` of an integer type. Indices out of range write
-    /// nothing.
-    Scatter(Scatter),
+    /// nothing. The function combines an update with the old element; `None` replaces it.
+    Scatter(ScatterAttributes, Option<Reduction>),
 
     /// Operands `(left, right)`. `dot_general`: the result has batch, then left's free, then
-    /// right's free dimensions.
-    Dot(Dot),
-    /// Operands `(x, kernel)`.
-    Convolution(Convolution),
+    /// right's free dimensions. Its element type is at least as wide as the operands': with operands
+    /// of bf16 and a result of f32, sums accumulate in f32.
+    Dot(DotAttributes, DType),
+    /// Operands `(x, kernel)`, and the element type of the result.
+    Convolution(ConvolutionAttributes, DType),
 
     /// Reduces and removes `dims`. Sums and products of floats of 16 bits are accumulated in `f32`
     /// and rounded once; so are those of windows, scatters and selections.
@@ -143,7 +146,7 @@ pub enum Op {
         /// Function that combines two elements.
         kind: Reduction,
         /// The windows.
-        window: Window,
+        window: WindowAttributes,
     },
     /// Operands `(x, source)`: adds each element of `source` to where the extreme of its window in
     /// `x` is. The gradient of max pooling. The window has no dilations.
@@ -151,7 +154,7 @@ pub enum Op {
         /// Element of a window that is selected.
         kind: Extreme,
         /// The windows.
-        window: Window,
+        window: WindowAttributes,
     },
     /// Any number of operands of the same dimensions, and as many results: all reordered along
     /// `dim` so that the first is sorted. Stable. Floats are ordered by value: NaN is larger than
@@ -302,9 +305,9 @@ impl Op {
             Op::DynamicUpdateSlice => "dynamic_update_slice",
             Op::Pad { .. } => "pad",
             Op::Gather(_) => "gather",
-            Op::Scatter(_) => "scatter",
-            Op::Dot(_) => "dot",
-            Op::Convolution(_) => "convolution",
+            Op::Scatter(..) => "scatter",
+            Op::Dot(..) => "dot",
+            Op::Convolution(..) => "convolution",
             Op::Reduce {
                 kind: Reduction::Sum,
                 ..

@@ -43,14 +43,14 @@ pub use unroll::{has_checkpoint, unrolled};
 ///
 /// ```
 /// use halite_core::{DType, TensorType};
-/// use halite_ir::{Binary, Graph, Op, Unary, optimize};
+/// use halite_ir::{BinaryOp, Graph, Op, UnaryOp, optimize};
 ///
 /// let mut graph = Graph::new();
 /// let x = graph.input(TensorType::new(DType::F32, [2]));
-/// let a = graph.push(Op::Unary(Unary::Exponential), &[x], None).unwrap()[0];
-/// let b = graph.push(Op::Unary(Unary::Exponential), &[x], None).unwrap()[0];
-/// let unused = graph.push(Op::Unary(Unary::Tanh), &[x], None).unwrap()[0];
-/// let sum = graph.push(Op::Binary(Binary::Add), &[a, b], None).unwrap()[0];
+/// let a = graph.push(Op::Unary(UnaryOp::Exponential), &[x], None).unwrap()[0];
+/// let b = graph.push(Op::Unary(UnaryOp::Exponential), &[x], None).unwrap()[0];
+/// let unused = graph.push(Op::Unary(UnaryOp::Tanh), &[x], None).unwrap()[0];
+/// let sum = graph.push(Op::Binary(BinaryOp::Add), &[a, b], None).unwrap()[0];
 /// graph.set_outputs(vec![sum]);
 /// assert_eq!(optimize(graph).nodes().len(), 2);
 /// ```

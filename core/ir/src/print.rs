@@ -27,11 +27,11 @@ use writer::{Name, Writer};
 ///
 /// ```
 /// use halite_core::{DType, TensorType};
-/// use halite_ir::{Graph, Interface, Op, Unary, program};
+/// use halite_ir::{Graph, Interface, Op, UnaryOp, program};
 ///
 /// let mut graph = Graph::new();
 /// let x = graph.input(TensorType::new(DType::F32, [2]));
-/// let y = graph.push(Op::Unary(Unary::Tanh), &[x], None).unwrap()[0];
+/// let y = graph.push(Op::Unary(UnaryOp::Tanh), &[x], None).unwrap()[0];
 /// graph.set_outputs(vec![y]);
 /// let program = program(&graph, &Interface { aliases: vec![(0, 0)], ..Interface::new("activation") }).unwrap();
 /// assert_eq!(program.signature.donated, [0]);

@@ -12,7 +12,7 @@ mod shape;
 use std::panic::Location;
 
 use crate::{
-    Binary, CustomCall, Dot, Graph, Node, Op, Reduction,
+    BinaryOp, CustomCall, DotAttributes, Graph, Node, Op, Reduction,
     op::{collective_op, device_index_op, marker_op},
 };
 
@@ -79,11 +79,11 @@ pub enum Call {
 ///
 /// ```
 /// use halite_core::{DType, TensorType};
-/// use halite_ir::{Binary, Graph, Op, Place, Reduction, Samples, samples};
+/// use halite_ir::{BinaryOp, Graph, Op, Place, Reduction, Samples, samples};
 ///
 /// let mut graph = Graph::new();
 /// let x = graph.input(TensorType::new(DType::F32, [4, 3]));
-/// let twice = graph.push(Op::Binary(Binary::Add), &[x, x], None)?[0];
+/// let twice = graph.push(Op::Binary(BinaryOp::Add), &[x, x], None)?[0];
 /// let most = Op::Reduce { kind: Reduction::Max, dims: vec![0] };
 /// let most = graph.push(most, &[x], None)?[0];
 /// graph.set_outputs(vec![twice, most]);
@@ -258,9 +258,9 @@ impl Walk<'_> {
                 interior,
             } => shape::pad(at, operands, [low, high], interior),
             Op::Gather(gather) => index::gather(at, operands, gather),
-            Op::Scatter(scatter) => index::scatter(at, operands, scatter),
-            Op::Dot(dot) => product(at, operands, dot),
-            Op::Convolution(convolution) => match &operands[..] {
+            Op::Scatter(scatter, combine) => index::scatter(at, operands, scatter, *combine),
+            Op::Dot(dot, ..) => product(at, operands, dot),
+            Op::Convolution(convolution, ..) => match &operands[..] {
                 [Samples::Shared(x), Samples::Shared(kernel)] => {
                     x.clone().and(kernel.clone()).uncounted()
                 }
@@ -449,15 +449,15 @@ fn reduce(at: &At<'_>, x: &Samples, kind: Reduction, dims: &[usize]) -> Samples 
 }
 
 /// Of a product of matrices.
-fn product(at: &At<'_>, operands: Vec<Samples>, dot: &Dot) -> Samples {
-    let batch = dot.left_batch.len();
+fn product(at: &At<'_>, operands: Vec<Samples>, dot: &DotAttributes) -> Samples {
+    let batch = dot.lhs_batching.len();
     let free = |dims: &[usize], batch: &[usize], contract: &[usize], dim: usize| {
         let is_free = |dim: &usize| !batch.contains(dim) && !contract.contains(dim);
         (0..dims.len()).filter(is_free).position(|free| free == dim)
     };
-    let left_free = |dim| free(at.dims(0), &dot.left_batch, &dot.left_contract, dim);
-    let right_free = |dim| free(at.dims(1), &dot.right_batch, &dot.right_contract, dim);
-    let frees = at.dims(0).len() - batch - dot.left_contract.len();
+    let left_free = |dim| free(at.dims(0), &dot.lhs_batching, &dot.lhs_contracting, dim);
+    let right_free = |dim| free(at.dims(1), &dot.rhs_batching, &dot.rhs_contracting, dim);
+    let frees = at.dims(0).len() - batch - dot.lhs_contracting.len();
     let position = |dims: &[usize], dim: usize| dims.iter().position(|of| *of == dim);
     let sum = || Samples::Sum(at.meeting(SUMMED));
     let moved = |place: Place, dim: usize| Samples::Along(Place { dim, ..place });
@@ -469,14 +469,14 @@ fn product(at: &At<'_>, operands: Vec<Samples>, dot: &Dot) -> Samples {
             Samples::Sum(*sum)
         }
         (Samples::Along(place), Samples::Shared(_)) => {
-            let batch_dim = position(&dot.left_batch, place.dim);
+            let batch_dim = position(&dot.lhs_batching, place.dim);
             match batch_dim.or(left_free(place.dim).map(|free| batch + free)) {
                 Some(dim) => moved(*place, dim),
                 None => sum(),
             }
         }
         (Samples::Shared(_), Samples::Along(place)) => {
-            let batch_dim = position(&dot.right_batch, place.dim);
+            let batch_dim = position(&dot.rhs_batching, place.dim);
             match batch_dim.or(right_free(place.dim).map(|free| batch + frees + free)) {
                 Some(dim) => moved(*place, dim),
                 None => sum(),
@@ -488,9 +488,9 @@ fn product(at: &At<'_>, operands: Vec<Samples>, dot: &Dot) -> Samples {
                 let at = position(one, left.dim).filter(|_| is_same);
                 at.filter(|at| Some(*at) == position(other, right.dim))
             };
-            match pair(&dot.left_batch, &dot.right_batch) {
+            match pair(&dot.lhs_batching, &dot.rhs_batching) {
                 Some(dim) => moved(*left, dim),
-                None if pair(&dot.left_contract, &dot.right_contract).is_some() => sum(),
+                None if pair(&dot.lhs_contracting, &dot.rhs_contracting).is_some() => sum(),
                 None => at.met(COMBINES),
             }
         }
@@ -499,12 +499,12 @@ fn product(at: &At<'_>, operands: Vec<Samples>, dot: &Dot) -> Samples {
 }
 
 /// Whether a sum may be an operand of this operation, beside values that are shared or sums.
-fn is_linear(binary: Binary, [left, right]: [&Samples; 2]) -> bool {
+fn is_linear(binary: BinaryOp, [left, right]: [&Samples; 2]) -> bool {
     let is_sum = |one: &Samples| matches!(one, Samples::Sum(_));
     match binary {
-        Binary::Add | Binary::Subtract => is_sum(left) && is_sum(right),
-        Binary::Multiply => is_sum(left) != is_sum(right),
-        Binary::Divide => is_sum(left) && !is_sum(right),
+        BinaryOp::Add | BinaryOp::Subtract => is_sum(left) && is_sum(right),
+        BinaryOp::Multiply => is_sum(left) != is_sum(right),
+        BinaryOp::Divide => is_sum(left) && !is_sum(right),
         _ => false,
     }
 }

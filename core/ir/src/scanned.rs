@@ -12,11 +12,11 @@ use crate::{Graph, Op, Value};
 ///
 /// ```
 /// use halite_core::{DType, TensorType};
-/// use halite_ir::{Binary, Graph, Op, scanned};
+/// use halite_ir::{BinaryOp, Graph, Op, scanned};
 ///
 /// let mut graph = Graph::new();
 /// let [sum, x] = [0, 1].map(|_| graph.input(TensorType::new(DType::F32, [2])));
-/// let next = graph.push(Op::Binary(Binary::Add), &[sum, x], None)?[0];
+/// let next = graph.push(Op::Binary(BinaryOp::Add), &[sum, x], None)?[0];
 /// graph.set_outputs(vec![next, next]);
 /// let sums = scanned(graph, 1, 1, 10)?;
 /// assert_eq!(sums.input_types()[1].to_string(), "f32[10, 2]");

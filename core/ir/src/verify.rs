@@ -108,7 +108,7 @@ mod tests {
     use halite_core::{DType, TensorType};
 
     use super::verify;
-    use crate::{Graph, Node, Op, Unary, Value};
+    use crate::{Graph, Node, Op, UnaryOp, Value};
 
     /// Adds a node that `Graph::push` refuses.
     fn push(
@@ -119,7 +119,7 @@ mod tests {
     ) {
         let results = vec![graph.value(result)];
         graph.nodes.push(Node {
-            op: Op::Unary(Unary::Tanh),
+            op: Op::Unary(UnaryOp::Tanh),
             operands: vec![operand],
             results,
             origin,

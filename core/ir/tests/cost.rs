@@ -2,7 +2,8 @@
 
 use halite_core::{DType, TensorType};
 use halite_ir::{
-    Binary, Comparison, ConvDims, Convolution, Graph, Op, Reduction, Unary, Value, cost,
+    BinaryOp, ComparisonDirection, ConvolutionAttributes, ConvolutionDims, Graph, Op, Reduction,
+    UnaryOp, Value, cost,
 };
 
 fn f32(dims: &[usize]) -> TensorType {
@@ -15,15 +16,15 @@ fn convolution(
     padding: (i64, i64),
     input_dilation: usize,
     feature_groups: usize,
-) -> Convolution {
-    let nhwc = ConvDims {
+) -> ConvolutionAttributes {
+    let nhwc = ConvolutionDims {
         batch: 0,
         feature: 3,
         spatial: vec![1, 2],
     };
-    Convolution {
+    ConvolutionAttributes {
         input: nhwc.clone(),
-        kernel: ConvDims {
+        kernel: ConvolutionDims {
             batch: 3,
             feature: 2,
             spatial: vec![0, 1],
@@ -36,15 +37,15 @@ fn convolution(
         reversal: vec![false; 2],
         feature_groups,
         batch_groups: 1,
-        result: DType::F32,
+        precision: Vec::new(),
     }
 }
 
-fn of_convolution(convolution: Convolution, x: &[usize], kernel: &[usize]) -> f64 {
+fn of_convolution(convolution: ConvolutionAttributes, x: &[usize], kernel: &[usize]) -> f64 {
     let mut graph = Graph::new();
     let (x, kernel) = (graph.input(f32(x)), graph.input(f32(kernel)));
     graph
-        .push(Op::Convolution(convolution), &[x, kernel], None)
+        .push(Op::Convolution(convolution, DType::F32), &[x, kernel], None)
         .unwrap();
     cost(&graph).convolution
 }
@@ -82,8 +83,8 @@ fn counts_separate_elementwise_transcendental_bytes() {
     let mut graph = Graph::new();
     let x = graph.input(f32(&[4, 8]));
     let mut push = |op: Op, operands: &[Value]| graph.push(op, operands, None).unwrap()[0];
-    let squared = push(Op::Binary(Binary::Multiply), &[x, x]); // 32, 3 * 128 bytes
-    let exponential = push(Op::Unary(Unary::Exponential), &[squared]); // 32 apart, 2 * 128 bytes
+    let squared = push(Op::Binary(BinaryOp::Multiply), &[x, x]); // 32, 3 * 128 bytes
+    let exponential = push(Op::Unary(UnaryOp::Exponential), &[squared]); // 32 apart, 2 * 128 bytes
     let sum = push(
         Op::Reduce {
             kind: Reduction::Sum,
@@ -108,7 +109,9 @@ fn while_body_counts_once_branches_count_maximum() {
         let mut graph = Graph::new();
         let mut x = graph.input(scalar.clone());
         for _ in 0..count {
-            x = graph.push(Op::Binary(Binary::Add), &[x, x], None).unwrap()[0];
+            x = graph
+                .push(Op::Binary(BinaryOp::Add), &[x, x], None)
+                .unwrap()[0];
         }
         graph.set_outputs(vec![x]);
         graph
@@ -130,7 +133,7 @@ fn while_body_counts_once_branches_count_maximum() {
     let mut condition = Graph::new();
     let at = condition.input(scalar.clone());
     let answer = condition
-        .push(Op::Compare(Comparison::Lt), &[at, at], None)
+        .push(Op::Compare(ComparisonDirection::Lt), &[at, at], None)
         .unwrap()[0];
     condition.set_outputs(vec![answer]);
     let turning = Op::While {

@@ -10,7 +10,8 @@ mod simplify;
 use expect_test::Expect;
 use halite_core::{DType, TensorType};
 use halite_ir::{
-    Binary, Comparison, CustomCall, Graph, Interface, Op, Unary, Value, optimize, text, verify,
+    BinaryOp, ComparisonDirection, CustomCall, Graph, Interface, Op, UnaryOp, Value, optimize,
+    text, verify,
 };
 
 fn f32(dims: &[usize]) -> TensorType {
@@ -70,8 +71,8 @@ fn call(side_effect: bool) -> Op {
 #[test]
 fn verify_rejects_values_of_another_graph() {
     let large = graph(|graph, x| {
-        let y = push(graph, Op::Unary(Unary::Tanh), &[x]);
-        vec![push(graph, Op::Unary(Unary::Tanh), &[y])]
+        let y = push(graph, Op::Unary(UnaryOp::Tanh), &[x]);
+        vec![push(graph, Op::Unary(UnaryOp::Tanh), &[y])]
     });
     let foreign = large.outputs()[0];
     let mut small = graph(|_, x| vec![x]);
@@ -82,7 +83,7 @@ fn verify_rejects_values_of_another_graph() {
         "verify: output 0 is value 2, which no node computes"
     );
 
-    let mut body = graph(|graph, x| vec![push(graph, Op::Binary(Binary::Add), &[x, x])]);
+    let mut body = graph(|graph, x| vec![push(graph, Op::Binary(BinaryOp::Add), &[x, x])]);
     body.set_outputs(vec![large.nodes()[0].results[0]]);
     verify(&body).unwrap();
     let mut condition = Graph::new();
@@ -102,7 +103,7 @@ fn verify_rejects_values_of_another_graph() {
         .push(Op::Reshape { dims: vec![] }, &[pick], None)
         .unwrap()[0];
     let go = condition
-        .push(Op::Compare(Comparison::Lt), &[first, first], None)
+        .push(Op::Compare(ComparisonDirection::Lt), &[first, first], None)
         .unwrap()[0];
     condition.set_outputs(vec![go]);
     let mut whole = Graph::new();
@@ -126,7 +127,7 @@ fn stop_gradient_is_not_in_the_text() {
     let with = |op: Option<Op>| {
         graph(|graph, x| {
             let x = op.map_or(x, |op| push(graph, op, &[x]));
-            vec![push(graph, Op::Unary(Unary::Tanh), &[x])]
+            vec![push(graph, Op::Unary(UnaryOp::Tanh), &[x])]
         })
     };
     let (stopped, plain) = (with(Some(Op::StopGradient)), with(None));

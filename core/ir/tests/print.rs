@@ -6,8 +6,8 @@ mod loops;
 use expect_test::{Expect, expect};
 use halite_core::{DType, TensorType};
 use halite_ir::{
-    Attribute, Binary, ConvDims, Convolution, CustomCall, Dot, Extreme, Graph, Interface, Literal,
-    Op, Value, text,
+    Attribute, BinaryOp, ConvolutionAttributes, ConvolutionDims, CustomCall, DotAttributes,
+    Extreme, Graph, Interface, Literal, Op, Value, text,
 };
 use halite_stablehlo::Module;
 
@@ -47,16 +47,16 @@ fn graph<const N: usize>(
 fn a_layer_reads_like_stablehlo() {
     let types = [f32(&[8, 3]), f32(&[3, 2])];
     let layer = graph(types, |graph, [x, w]| {
-        let dot = Dot {
-            left_batch: vec![],
-            right_batch: vec![],
-            left_contract: vec![1],
-            right_contract: vec![0],
-            result: DType::F32,
+        let dot = DotAttributes {
+            lhs_batching: vec![],
+            rhs_batching: vec![],
+            lhs_contracting: vec![1],
+            rhs_contracting: vec![0],
+            ..DotAttributes::default()
         };
-        let y = push(graph, Op::Dot(dot), &[x, w]);
+        let y = push(graph, Op::Dot(dot, DType::F32), &[x, w]);
         let zero = push(graph, Op::Constant(Literal::splat(0.0f32, [8, 2])), &[]);
-        let y = push(graph, Op::Binary(Binary::Maximum), &[y, zero]);
+        let y = push(graph, Op::Binary(BinaryOp::Maximum), &[y, zero]);
         let argmax = Op::ArgReduce {
             kind: Extreme::Max,
             dim: 1,
@@ -218,19 +218,19 @@ fn full_products_are_asked_for_in_f32_alone() {
         let ty = |dims: &[usize]| TensorType::new(dtype, dims);
         let types = [ty(&[4, 4]), ty(&[1, 5, 2]), ty(&[3, 2, 2])];
         let graph = graph(types, |graph, [x, image, kernel]| {
-            let dot = Dot {
-                left_batch: vec![],
-                right_batch: vec![],
-                left_contract: vec![1],
-                right_contract: vec![0],
-                result: dtype,
+            let dot = DotAttributes {
+                lhs_batching: vec![],
+                rhs_batching: vec![],
+                lhs_contracting: vec![1],
+                rhs_contracting: vec![0],
+                ..DotAttributes::default()
             };
-            let dims = |batch, feature, spatial| ConvDims {
+            let dims = |batch, feature, spatial| ConvolutionDims {
                 batch,
                 feature,
                 spatial: vec![spatial],
             };
-            let convolution = Convolution {
+            let convolution = ConvolutionAttributes {
                 input: dims(0, 2, 1),
                 kernel: dims(2, 1, 0),
                 output: dims(0, 2, 1),
@@ -241,11 +241,11 @@ fn full_products_are_asked_for_in_f32_alone() {
                 reversal: vec![false],
                 feature_groups: 1,
                 batch_groups: 1,
-                result: dtype,
+                precision: Vec::new(),
             };
             vec![
-                push(graph, Op::Dot(dot), &[x, x]),
-                push(graph, Op::Convolution(convolution), &[image, kernel]),
+                push(graph, Op::Dot(dot, dtype), &[x, x]),
+                push(graph, Op::Convolution(convolution, dtype), &[image, kernel]),
             ]
         });
         let interface = Interface {

@@ -2,8 +2,8 @@
 
 use halite_core::{DType, TensorType};
 use halite_ir::{
-    Binary, Call, CustomCall, Dot, Gather, Graph, Op, Place, Reduction, Samples, Scatter, Unary,
-    Value, samples,
+    BinaryOp, Call, CustomCall, DotAttributes, GatherAttributes, Graph, Op, Place, Reduction,
+    Samples, ScatterAttributes, UnaryOp, Value, samples,
 };
 
 /// Samples of a batch.
@@ -114,13 +114,16 @@ fn samples_side_by_side_are_parted_again() {
 #[test]
 fn products_meet_where_rows_are_multiplied_with_rows() {
     let dot = |batch: usize, left: usize, right: usize| {
-        Op::Dot(Dot {
-            left_batch: (0..batch).collect(),
-            right_batch: (0..batch).collect(),
-            left_contract: vec![left],
-            right_contract: vec![right],
-            result: DType::F32,
-        })
+        Op::Dot(
+            DotAttributes {
+                lhs_batching: (0..batch).collect(),
+                rhs_batching: (0..batch).collect(),
+                lhs_contracting: vec![left],
+                rhs_contracting: vec![right],
+                ..DotAttributes::default()
+            },
+            DType::F32,
+        )
     };
     let product =
         |op: Op, dims: &[usize]| of([dims, dims], |graph, [x, y]| push(graph, op, &[x, y]));
@@ -152,15 +155,15 @@ fn sums_may_be_scaled_and_added() {
     };
     assert!(is_sum(sum_then(|graph, x, y| push(
         graph,
-        Op::Binary(Binary::Subtract),
+        Op::Binary(BinaryOp::Subtract),
         &[x, y]
     ))));
     assert!(is_sum(of([&[4]], |graph, [x]| {
         let x = push(graph, reduce(Reduction::Sum, &[0]), &[x]);
         let two = two(graph);
-        push(graph, Op::Binary(Binary::Divide), &[x, two])
+        push(graph, Op::Binary(BinaryOp::Divide), &[x, two])
     })));
-    for op in [Binary::Multiply, Binary::Divide] {
+    for op in [BinaryOp::Multiply, BinaryOp::Divide] {
         let ratio = of([&[4], &[4]], |graph, [x, y]| {
             let [x, y] = [x, y].map(|x| push(graph, reduce(Reduction::Sum, &[0]), &[x]));
             push(graph, Op::Binary(op), &[x, y])
@@ -170,7 +173,7 @@ fn sums_may_be_scaled_and_added() {
     assert_eq!(
         met(&sum_then(|graph, x, _| push(
             graph,
-            Op::Unary(Unary::Sqrt),
+            Op::Unary(UnaryOp::Sqrt),
             &[x]
         ))),
         "sqrt"
@@ -192,9 +195,9 @@ fn numbers_of_samples_count_within_one_process() {
             );
             if rank {
                 let rank = push(graph, call("rank", ty), &[]);
-                numbers = push(graph, Op::Binary(Binary::Add), &[numbers, rank]);
+                numbers = push(graph, Op::Binary(BinaryOp::Add), &[numbers, rank]);
             }
-            push(graph, Op::Binary(Binary::Multiply), &[x, numbers])
+            push(graph, Op::Binary(BinaryOp::Multiply), &[x, numbers])
         })
     };
     assert_eq!(met(&numbered(false, 0)), "multiply");
@@ -222,23 +225,25 @@ fn lookups_are_of_tables_or_of_the_own_row() {
         let mut graph = Graph::new();
         let (x, ids) = (graph.input(f32(&[4, 6])), graph.input(ids.clone()));
         let gather = match batched {
-            true => Gather {
+            true => GatherAttributes {
                 offset_dims: vec![],
                 collapsed_slice_dims: vec![1],
                 operand_batching_dims: vec![0],
-                indices_batching_dims: vec![0],
+                start_indices_batching_dims: vec![0],
                 start_index_map: vec![1],
                 index_vector_dim: 1,
                 slice_sizes: vec![1, 1],
+                indices_are_sorted: false,
             },
-            false => Gather {
+            false => GatherAttributes {
                 offset_dims: vec![1],
                 collapsed_slice_dims: vec![0],
                 operand_batching_dims: vec![],
-                indices_batching_dims: vec![],
+                start_indices_batching_dims: vec![],
                 start_index_map: vec![0],
                 index_vector_dim: 1,
                 slice_sizes: vec![1, 6],
+                indices_are_sorted: false,
             },
         };
         let y = push(&mut graph, Op::Gather(gather), &[x, ids]);
@@ -265,17 +270,21 @@ fn counts_by_class_are_sums() {
     let zeros = graph.input(f32(&[6]));
     let ids = graph.input(TensorType::new(DType::S32, [4]));
     let weights = graph.input(f32(&[4]));
-    let scatter = Scatter {
-        combine: Some(Reduction::Sum),
+    let scatter = ScatterAttributes {
         update_window_dims: vec![],
         inserted_window_dims: vec![0],
-        operand_batching_dims: vec![],
-        indices_batching_dims: vec![],
+        input_batching_dims: vec![],
+        scatter_indices_batching_dims: vec![],
         scatter_dims_to_operand_dims: vec![0],
         index_vector_dim: 1,
         unique_indices: false,
+        indices_are_sorted: false,
     };
-    let counts = push(&mut graph, Op::Scatter(scatter), &[zeros, ids, weights]);
+    let counts = push(
+        &mut graph,
+        Op::Scatter(scatter, Some(Reduction::Sum)),
+        &[zeros, ids, weights],
+    );
     graph.set_outputs(vec![counts]);
     let row = || Samples::Along(place(0, 1, 1));
     let found = samples(&graph, vec![Samples::SHARED, row(), row()], SAMPLES, &known);
@@ -290,7 +299,7 @@ fn carried_values_of_loops_keep_their_places() {
         let slice = f32(&dims[1..]);
         let carried = body.input(slice.clone());
         let one = body.input(slice.clone());
-        let next = push(&mut body, Op::Binary(Binary::Add), &[carried, one]);
+        let next = push(&mut body, Op::Binary(BinaryOp::Add), &[carried, one]);
         body.set_outputs(vec![next, next]);
         let mut graph = Graph::new();
         let (first, all) = (graph.input(slice), graph.input(f32(dims)));

@@ -2,7 +2,10 @@
 //! without a formula.
 
 use halite_core::{DType, TensorType};
-use halite_ir::{ConvDims, Convolution, Dot, Gather, Op, Reduction, Window, infer};
+use halite_ir::{
+    ConvolutionAttributes, ConvolutionDims, DotAttributes, GatherAttributes, Op, Reduction,
+    WindowAttributes, infer,
+};
 use proptest::prelude::*;
 
 fn f32(dims: &[usize]) -> TensorType {
@@ -58,31 +61,30 @@ proptest! {
         let expected = fits(length, window, dilation, stride);
         let op = Op::ReduceWindow {
             kind: Reduction::Max,
-            window: Window {
+            window: WindowAttributes {
                 sizes: vec![window], strides: vec![stride], base_dilations: vec![base], window_dilations: vec![dilation],
-                padding: vec![(low, high)],
+                padding: vec![(low as i64, high as i64)],
             },
         };
         prop_assert_eq!(dims(op, &[&f32(&[size])]), Ok(vec![expected]));
-        let conv = Convolution {
-            input: ConvDims { batch: 0, feature: 2, spatial: vec![1] },
-            kernel: ConvDims { batch: 2, feature: 1, spatial: vec![0] },
-            output: ConvDims { batch: 1, feature: 0, spatial: vec![2] },
+        let conv = ConvolutionAttributes {
+            input: ConvolutionDims { batch: 0, feature: 2, spatial: vec![1] },
+            kernel: ConvolutionDims { batch: 2, feature: 1, spatial: vec![0] },
+            output: ConvolutionDims { batch: 1, feature: 0, spatial: vec![2] },
             strides: vec![stride], padding: vec![(low as i64, high as i64)], input_dilation: vec![base],
-            kernel_dilation: vec![dilation], reversal: vec![false], feature_groups: 1, batch_groups: 1, result: DType::F32,
-        };
-        prop_assert_eq!(dims(Op::Convolution(conv), &[&f32(&[5, size, 3]), &f32(&[window, 3, 7])]), Ok(vec![7, 5, expected]));
+            kernel_dilation: vec![dilation], reversal: vec![false], feature_groups: 1, batch_groups: 1, precision: Vec::new(),};
+        prop_assert_eq!(dims(Op::Convolution(conv, DType::F32), &[&f32(&[5, size, 3]), &f32(&[window, 3, 7])]), Ok(vec![7, 5, expected]));
     }
 
     #[test]
     fn a_dot_keeps_each_dimension_once(roles in prop::collection::vec((0usize..4, 1usize..4), 0..6)) {
         // Each role has its size: 0 batch, 1 contracted, 2 left only, 3 right only.
         let (mut left, mut right) = (Vec::new(), Vec::new());
-        let mut dot = Dot { left_batch: vec![], right_batch: vec![], left_contract: vec![], right_contract: vec![], result: DType::F32 };
+        let mut dot = DotAttributes { lhs_batching: vec![], rhs_batching: vec![], lhs_contracting: vec![], rhs_contracting: vec![], ..DotAttributes::default()};
         for &(role, size) in &roles {
             match role {
-                0 => { dot.left_batch.push(left.len()); dot.right_batch.push(right.len()) }
-                1 => { dot.left_contract.push(left.len()); dot.right_contract.push(right.len()) }
+                0 => { dot.lhs_batching.push(left.len()); dot.rhs_batching.push(right.len()) }
+                1 => { dot.lhs_contracting.push(left.len()); dot.rhs_contracting.push(right.len()) }
                 _ => {}
             }
             if role != 3 { left.push(size) }
@@ -90,7 +92,7 @@ proptest! {
         }
         let of = |wanted: usize| roles.iter().filter(move |(role, _)| *role == wanted).map(|(_, size)| *size);
         let expected: Vec<usize> = of(0).chain(of(2)).chain(of(3)).collect();
-        prop_assert_eq!(dims(Op::Dot(dot), &[&f32(&left), &f32(&right)]), Ok(expected));
+        prop_assert_eq!(dims(Op::Dot(dot, DType::F32), &[&f32(&left), &f32(&right)]), Ok(expected));
     }
 
     #[test]
@@ -98,10 +100,10 @@ proptest! {
         offset in prop::bool::ANY, rows in 1usize..5, columns in 1usize..5, n in 0usize..4, m in 0usize..4,
     ) {
         // Columns of rows, at the front or at the back.
-        let gather = Gather {
+        let gather = GatherAttributes {
             offset_dims: vec![if offset { 0 } else { 2 }], collapsed_slice_dims: vec![0], operand_batching_dims: vec![],
-            indices_batching_dims: vec![], start_index_map: vec![0], index_vector_dim: 2, slice_sizes: vec![1, columns],
-        };
+            start_indices_batching_dims: vec![], start_index_map: vec![0], index_vector_dim: 2, slice_sizes: vec![1, columns], indices_are_sorted: false,
+};
         let indices = TensorType::new(DType::S32, [n, m]);
         let expected = if offset { vec![columns, n, m] } else { vec![n, m, columns] };
         prop_assert_eq!(dims(Op::Gather(gather), &[&f32(&[rows, columns]), &indices]), Ok(expected));
@@ -131,10 +133,10 @@ proptest! {
         let x = f32(&numbers[..rank]);
         let y = f32(&numbers[rank..2 * rank]);
         let pairs = [(signed[0], signed[1]), (signed[2], signed[3])];
-        let window = Window {
-            sizes: n(2..4), strides: n(4..6), base_dilations: n(6..8), window_dilations: n(8..10), padding: vec![(numbers[10], numbers[11]); 2],
+        let window = WindowAttributes {
+            sizes: n(2..4), strides: n(4..6), base_dilations: n(6..8), window_dilations: n(8..10), padding: vec![(numbers[10] as i64, numbers[11] as i64); 2],
         };
-        let conv_dims = |i: usize| ConvDims { batch: numbers[i], feature: numbers[i + 1], spatial: n(i + 2..i + 2 + rank) };
+        let conv_dims = |i: usize| ConvolutionDims { batch: numbers[i], feature: numbers[i + 1], spatial: n(i + 2..i + 2 + rank) };
         let ops = [
             Op::Iota { ty: x.clone(), dim: numbers[3] },
             Op::Broadcast { dims: n(4..7), mapping: n(7..7 + rank) },
@@ -145,18 +147,18 @@ proptest! {
             Op::Slice { starts: n(4..4 + rank), limits: n(6..6 + rank), strides: n(8..8 + rank) },
             Op::DynamicSlice { sizes: n(4..4 + rank) },
             Op::Pad { low: signed[..rank].to_vec(), high: signed[2..2 + rank].to_vec(), interior: n(4..4 + rank) },
-            Op::Gather(Gather {
-                offset_dims: n(0..1), collapsed_slice_dims: n(1..2), operand_batching_dims: n(2..3), indices_batching_dims: n(3..4),
-                start_index_map: n(4..5), index_vector_dim: numbers[5], slice_sizes: n(6..6 + rank),
+            Op::Gather(GatherAttributes {
+                offset_dims: n(0..1), collapsed_slice_dims: n(1..2), operand_batching_dims: n(2..3), start_indices_batching_dims: n(3..4),
+                start_index_map: n(4..5), index_vector_dim: numbers[5], slice_sizes: n(6..6 + rank), indices_are_sorted: false,
             }),
-            Op::Dot(Dot {
-                left_batch: n(0..1), right_batch: n(1..2), left_contract: n(2..3), right_contract: n(3..4), result: DType::F32,
-            }),
-            Op::Convolution(Convolution {
+            Op::Dot(DotAttributes {
+                lhs_batching: n(0..1), rhs_batching: n(1..2), lhs_contracting: n(2..3), rhs_contracting: n(3..4), ..DotAttributes::default()
+            }, DType::F32),
+            Op::Convolution(ConvolutionAttributes {
                 input: conv_dims(0), kernel: conv_dims(3), output: conv_dims(6), strides: n(0..rank), padding: pairs[..rank].to_vec(),
                 input_dilation: n(4..4 + rank), kernel_dilation: n(6..6 + rank), reversal: vec![false; rank],
-                feature_groups: numbers[8], batch_groups: numbers[9], result: DType::F32,
-            }),
+                feature_groups: numbers[8], batch_groups: numbers[9], precision: Vec::new(),
+}, DType::F32),
             Op::Reduce { kind: Reduction::Sum, dims: n(4..6) },
             Op::ReduceWindow { kind: Reduction::Sum, window: window.clone() },
             Op::AllGather { dim: numbers[4], groups: vec![n(5..8), n(8..11)].into() },

@@ -7,7 +7,7 @@ mod varying;
 
 use halite_core::{DType, MeshShape, PartitionSpec, TensorType};
 use halite_ir::{
-    Axes, Binary, Graph, Groups, Interface, Op, Port, Reduction, ShardMap, Unary, Value, cost,
+    Axes, BinaryOp, Graph, Groups, Interface, Op, Port, Reduction, ShardMap, UnaryOp, Value, cost,
     optimize, verify,
 };
 
@@ -95,11 +95,11 @@ fn passes_simplify_the_body() {
                 Op::Constant(halite_ir::Literal::splat(1.0f32, [4, 4])),
                 &[],
             );
-            let same = push(body, Op::Binary(Binary::Multiply), &[x, one]);
+            let same = push(body, Op::Binary(BinaryOp::Multiply), &[x, one]);
             push(body, all_reduce(over_model()), &[x]); // not used
-            let a = push(body, Op::Unary(Unary::Tanh), &[same]);
-            let b = push(body, Op::Unary(Unary::Tanh), &[x]);
-            vec![push(body, Op::Binary(Binary::Add), &[a, b])]
+            let a = push(body, Op::Unary(UnaryOp::Tanh), &[same]);
+            let b = push(body, Op::Unary(UnaryOp::Tanh), &[x]);
+            vec![push(body, Op::Binary(BinaryOp::Add), &[a, b])]
         },
     );
     let graph = optimize(around(map, f32(&[8, 16])));

@@ -4,7 +4,8 @@ use std::{sync::OnceLock, time::Instant};
 
 use halite_core::{DType, TensorType};
 use halite_ir::{
-    Binary, Dot, Graph, Interface, Literal, Op, Reduction, Unary, optimize, text, verify,
+    BinaryOp, DotAttributes, Graph, Interface, Literal, Op, Reduction, UnaryOp, optimize, text,
+    verify,
 };
 
 /// As many nodes as a training step of a small network, of the kinds that it has.
@@ -14,14 +15,14 @@ fn step(layers: usize) -> Graph {
     let mut x = graph.input(TensorType::new(DType::F32, [128, 512]));
     for _ in 0..layers {
         let w = graph.input(TensorType::new(DType::F32, [512, 512]));
-        let dot = Dot {
-            left_batch: vec![],
-            right_batch: vec![],
-            left_contract: vec![1],
-            right_contract: vec![0],
-            result: DType::F32,
+        let dot = DotAttributes {
+            lhs_batching: vec![],
+            rhs_batching: vec![],
+            lhs_contracting: vec![1],
+            rhs_contracting: vec![0],
+            ..DotAttributes::default()
         };
-        let y = graph.push(Op::Dot(dot), &[x, w], here).unwrap()[0];
+        let y = graph.push(Op::Dot(dot, DType::F32), &[x, w], here).unwrap()[0];
         let sum = graph
             .push(
                 Op::Reduce {
@@ -38,7 +39,7 @@ fn step(layers: usize) -> Graph {
         };
         let mean = graph.push(wide, &[sum], here).unwrap()[0];
         let centered = graph
-            .push(Op::Binary(Binary::Subtract), &[y, mean], here)
+            .push(Op::Binary(BinaryOp::Subtract), &[y, mean], here)
             .unwrap()[0];
         let scale = graph
             .push(Op::Constant(Literal::splat(0.125f32, [])), &[], here)
@@ -54,9 +55,11 @@ fn step(layers: usize) -> Graph {
             )
             .unwrap()[0];
         let scaled = graph
-            .push(Op::Binary(Binary::Multiply), &[centered, scale], here)
+            .push(Op::Binary(BinaryOp::Multiply), &[centered, scale], here)
             .unwrap()[0];
-        x = graph.push(Op::Unary(Unary::Tanh), &[scaled], here).unwrap()[0];
+        x = graph
+            .push(Op::Unary(UnaryOp::Tanh), &[scaled], here)
+            .unwrap()[0];
     }
     graph.set_outputs(vec![x]);
     graph

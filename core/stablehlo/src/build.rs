@@ -22,8 +22,8 @@ mod tests;
 use halite_core::{Error, ErrorKind, Result};
 
 use crate::{
-    Attribute, Attributes, CustomCallAttributes, DotAttributes, OpKind, Type, chlo,
-    ops::{ACCURACY, DYNAMIC_ROOT, Fields, ORIGINAL_API_VERSION, Take, flag, precision, sizes},
+    Attribute, Attributes, CustomCallAttributes, DotAttributes, OpKind, Type, UnaryOp, chlo,
+    ops::{ACCURACY, DYNAMIC_ROOT, ERF, Fields, Take, flag, precision, sizes},
 };
 
 impl OpKind {
@@ -46,8 +46,8 @@ impl OpKind {
         let known = match name {
             "broadcast" => return broadcast(&mut take),
             "dot" => return dot(&mut take),
-            "chlo.erf" => return Ok(OpKind::CustomCall(call("mhlo.erf", false))),
-            _ if name.starts_with("check.") => return Ok(OpKind::CustomCall(call(name, true))),
+            "chlo.erf" => return Ok(OpKind::Unary(UnaryOp::Erf)),
+            _ if name.starts_with("check.") => return Ok(check(name)),
             "call" => OpKind::take("func.call", &mut take)?,
             "create_token" => OpKind::take("after_all", &mut take)?,
             "collective_broadcast" if flag(DYNAMIC_ROOT).take(&mut take)? => {
@@ -119,15 +119,11 @@ fn dot(take: &mut Take<'_>) -> Result<OpKind> {
     }))
 }
 
-/// The call that stands for an operation of another dialect: of `check`, by which tests state
-/// results, or `chlo.erf`, for which JAX writes the same call into portable artifacts.
-fn call(target: &str, side_effect: bool) -> CustomCallAttributes {
-    CustomCallAttributes {
-        target: target.into(),
-        side_effect,
-        api_version: ORIGINAL_API_VERSION,
-        ..CustomCallAttributes::default()
-    }
+/// The call that stands for an operation of the dialect `check`, by which tests state results.
+fn check(name: &str) -> OpKind {
+    let mut call = CustomCallAttributes::new(name);
+    call.side_effect = true;
+    OpKind::CustomCall(call)
 }
 
 /// Applies the rules of attributes that are no fields, or several.
@@ -140,6 +136,7 @@ fn finish(kind: &mut OpKind, attributes: &mut Attributes) {
                 attributes.take(ACCURACY);
             }
         }
+        OpKind::CustomCall(call) if call.target == ERF => *kind = OpKind::Unary(UnaryOp::Erf),
         OpKind::CustomCall(call) => call.drop_empty_layouts(),
         _ => {}
     }

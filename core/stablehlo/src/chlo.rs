@@ -27,7 +27,7 @@ use halite_core::{Error, ErrorKind, Result};
 use self::builder::{Builder, Value};
 use crate::{
     Attribute, Attributes, ElementClass, ElementType, Function, Module, OpKind, Operation,
-    RankedType, Region, Type, ValueId,
+    RankedType, Region, Type, UnaryOp, ValueId,
 };
 
 /// The composite of an operation of the dialect, whose function [`lower`] adds. `None` for
@@ -86,10 +86,7 @@ impl Module {
 const ERF: &str = "chlo.erf";
 
 fn is_erf(operation: &Operation) -> bool {
-    let OpKind::CustomCall(call) = &operation.kind else {
-        return false;
-    };
-    call.target == "mhlo.erf" && operation.operands.len() == 1 && operation.results.len() == 1
+    operation.kind == OpKind::Unary(UnaryOp::Erf)
 }
 
 fn contains_erf(region: &Region) -> bool {

@@ -19,23 +19,25 @@
 //!    `text/pretty.rs`.
 
 mod attributes;
+pub(crate) mod classes;
 mod custom_call;
+mod enumeration;
 mod fields;
 mod kinds;
 mod macros;
 mod row;
 mod take;
 
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use halite_core::Result;
 
 pub(crate) use self::{
-    attributes::{ALGORITHM_FIELDS, PRECISIONS, precision},
-    custom_call::{API_VERSIONS, ORIGINAL_API_VERSION},
+    attributes::{ALGORITHM_FIELDS, precision},
+    enumeration::Enumeration,
     fields::Fields,
-    kinds::{Case, flag, sizes},
-    row::Row,
+    kinds::{flag, sizes},
+    row::{Named, Row},
     take::Take,
 };
 pub use self::{
@@ -49,18 +51,16 @@ pub use self::{
 };
 use self::{
     attributes::{Dilated, Exchange, Undilated, direction, last_dim, order},
+    classes::{ANY, BITS, FLOAT, INEXACT, INTEGER, NUMBER, SIGNED},
     fields::structure,
     kinds::{
         bits, case, channel, constant, devices, dictionary, float, index, ints, sharding, size,
         symbol, text, version,
     },
-    macros::{cases, define, elementwise, versions},
+    macros::{define, elementwise, names, versions},
     row::{STABLE, Versions, since},
 };
-use crate::{
-    Attributes, Dense, ElementClass, ShardySharding,
-    types::{ANY, BITS, FLOAT, INEXACT, INTEGER, NUMBER, SIGNED},
-};
+use crate::{Attributes, Dense, ElementClass, ShardySharding};
 
 /// Calls a macro with the rows of all operations but the elementwise ones. Rules have the operation
 /// with its types as `op`.
@@ -274,11 +274,12 @@ pub(crate) const ACCURACY: &str = "result_accuracy";
 pub(crate) const DYNAMIC_ROOT: &str = "has_dynamic_root";
 
 elementwise! {
-    /// Elementwise operations on one operand.
+    /// Elementwise operations on one operand. `erf` is the operation of CHLO, which programs have as
+    /// the custom call `mhlo.erf`.
     UnaryOp {
         Abs: SIGNED = "abs", Cbrt: INEXACT = "cbrt" in ACCURATE, Ceil: FLOAT = "ceil",
         CountLeadingZeros: INTEGER = "count_leading_zeros", Cosine: INEXACT = "cosine" in ACCURATE,
-        Exponential: INEXACT = "exponential" in &[since(0, 9), since(1, 9).adds(ACCURACY)],
+        Erf: FLOAT = "erf" in &[], Exponential: INEXACT = "exponential" in &[since(0, 9), since(1, 9).adds(ACCURACY)],
         ExponentialMinusOne: INEXACT = "exponential_minus_one" in ACCURATE, Floor: FLOAT = "floor",
         Imag: INEXACT = "imag", IsFinite: FLOAT = "is_finite", Log: INEXACT = "log" in ACCURATE,
         LogPlusOne: INEXACT = "log_plus_one" in ACCURATE,
@@ -307,22 +308,39 @@ elementwise! {
 }
 
 impl OpKind {
+    /// The name: without dialect for StableHLO, with it for others (`func.call`).
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            OpKind::Unary(UnaryOp::Erf) => "custom_call",
+            _ => self.row_name(),
+        }
+    }
+
     /// The name and the attributes from which [`from_attributes`](Self::from_attributes) makes
     /// this operation. Optional attributes that it does not have (`channel_id`, `compare_type`, the
     /// algorithm of `dot_general`, ..) are left out; all others are there, defaults included.
     pub fn to_attributes(&self) -> (&'static str, Attributes) {
         let mut attributes = Attributes::default();
-        self.push(&mut attributes);
+        match self {
+            OpKind::Unary(UnaryOp::Erf) => {
+                OpKind::CustomCall(CustomCallAttributes::new(ERF)).push(&mut attributes);
+            }
+            _ => self.push(&mut attributes),
+        }
         (self.name(), attributes)
     }
 }
 
+/// Target of the call that stands for [`UnaryOp::Erf`], the only operation of CHLO that programs of
+/// halite have. JAX writes the same call into portable artifacts.
+pub(crate) const ERF: &str = "mhlo.erf";
+
 /// The rows of all operations.
 pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
-    ROWS.iter()
+    ROWS.values()
 }
 
-/// The row of the operation with this [`name`](OpKind::name).
+/// The row with this name.
 pub(crate) fn row(name: &str) -> Option<&'static Row> {
-    ROWS.iter().find(|row| row.name == name)
+    ROWS.get(name)
 }

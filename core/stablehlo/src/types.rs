@@ -51,35 +51,6 @@ pub enum ElementClass {
     Complex,
 }
 
-// Classes that operations are defined on.
-pub(crate) const ANY: &[ElementClass] = &[
-    ElementClass::Bool,
-    ElementClass::Signed,
-    ElementClass::Unsigned,
-    ElementClass::Float,
-    ElementClass::Complex,
-];
-pub(crate) const BITS: &[ElementClass] = &[
-    ElementClass::Bool,
-    ElementClass::Signed,
-    ElementClass::Unsigned,
-];
-pub(crate) const NUMBER: &[ElementClass] = &[
-    ElementClass::Signed,
-    ElementClass::Unsigned,
-    ElementClass::Float,
-    ElementClass::Complex,
-];
-pub(crate) const INTEGER: &[ElementClass] = &[ElementClass::Signed, ElementClass::Unsigned];
-pub(crate) const INEXACT: &[ElementClass] = &[ElementClass::Float, ElementClass::Complex];
-pub(crate) const FLOAT: &[ElementClass] = &[ElementClass::Float];
-/// What has an absolute value.
-pub(crate) const SIGNED: &[ElementClass] = &[
-    ElementClass::Signed,
-    ElementClass::Float,
-    ElementClass::Complex,
-];
-
 impl ElementType {
     /// All element types.
     pub const ALL: [ElementType; 30] = [

@@ -1,5 +1,5 @@
-//! Tables of VHLO, the versioned dialect of portable artifacts: operations, enumerations and
-//! element types by version.
+//! VHLO, the versioned dialect of portable artifacts: operations and element types by version, and
+//! enumerations.
 //!
 //! Source: the dialect's definition in <https://github.com/openxla/stablehlo> and its version log,
 //! <https://openxla.org/stablehlo/vhlo>.
@@ -7,10 +7,9 @@
 use std::sync::LazyLock;
 
 use crate::{
-    ComparisonDirection, ComparisonOrder, ElementType, FftKind, RngAlgorithm, RngDistribution,
-    Transposition, Version,
+    ElementType, Version,
     build::{BROADCAST_SIZES, PRECISION},
-    ops::{API_VERSIONS, Case, PRECISIONS, Row, rows},
+    ops::{Enumeration, Row, rows},
 };
 
 /// One version of an operation.
@@ -114,83 +113,22 @@ pub(crate) fn split_version(name: &str) -> Option<(&str, u32)> {
     Some((name, number.parse().ok()?))
 }
 
-/// An enumeration of VHLO.
-#[derive(Debug)]
-pub(crate) struct Enumeration {
-    /// Code of its attributes in bytecode.
-    pub(crate) code: u64,
-    /// Name of the attributes that have it.
-    pub(crate) attribute: &'static str,
-    /// Name of a case before the others, which is no value.
-    none: Option<&'static str>,
-    /// Number of the first of the other cases.
-    first: u64,
-    /// Names of the other cases.
-    cases: &'static [&'static str],
+/// The enumerations, each with the name of an attribute that has it.
+pub(crate) static ENUMERATIONS: LazyLock<Vec<(&str, Enumeration)>> = LazyLock::new(|| {
+    let attributes = rows().flat_map(|row| &row.attributes);
+    let of_rows = attributes.filter_map(|it| Some((it.name, it.enumeration?)));
+    of_rows.chain([("mode", MODE)]).collect()
+});
+
+/// How a `result_accuracy` is meant.
+pub(crate) const MODE: Enumeration = Enumeration::new(19, "", &["DEFAULT", "HIGHEST", "TOLERANCE"]);
+
+/// The enumeration of the attributes with this name.
+pub(crate) fn enumeration(attribute: &str) -> Option<Enumeration> {
+    let mut enumerations = ENUMERATIONS.iter();
+    let found = enumerations.find(|(name, _)| *name == attribute);
+    found.map(|&(_, enumeration)| enumeration)
 }
-
-impl Enumeration {
-    /// The enumeration of the attributes with this name.
-    pub(crate) fn of(attribute: &str) -> Option<&'static Enumeration> {
-        ENUMERATIONS
-            .iter()
-            .find(|enumeration| enumeration.attribute == attribute)
-    }
-
-    /// The case with this number.
-    pub(crate) fn case(&self, number: u64) -> Option<&'static str> {
-        match number.checked_sub(self.first) {
-            Some(index) => self.cases.get(usize::try_from(index).ok()?).copied(),
-            None => self.none,
-        }
-    }
-
-    /// Number of the case with this name.
-    pub(crate) fn number(&self, name: &str) -> Option<u64> {
-        if self.none == Some(name) {
-            return Some(0);
-        }
-        let index = self.cases.iter().position(|case| *case == name)?;
-        Some(self.first + index as u64)
-    }
-}
-
-const fn enumeration(
-    code: u64,
-    attribute: &'static str,
-    cases: &'static [&'static str],
-) -> Enumeration {
-    Enumeration {
-        code,
-        attribute,
-        none: None,
-        first: 0,
-        cases,
-    }
-}
-
-impl Enumeration {
-    const fn one_based(self, none: Option<&'static str>) -> Self {
-        Enumeration {
-            none,
-            first: 1,
-            ..self
-        }
-    }
-}
-
-/// The enumerations.
-pub(crate) static ENUMERATIONS: [Enumeration; 9] = [
-    enumeration(3, "comparison_direction", ComparisonDirection::NAMES),
-    enumeration(4, "compare_type", ComparisonOrder::NAMES).one_based(Some("NOTYPE")),
-    enumeration(5, "api_version", &API_VERSIONS),
-    enumeration(7, "fft_type", FftKind::NAMES),
-    enumeration(11, PRECISION, &PRECISIONS),
-    enumeration(12, "rng_algorithm", RngAlgorithm::NAMES),
-    enumeration(13, "rng_distribution", RngDistribution::NAMES).one_based(None),
-    enumeration(16, "transpose_a", Transposition::NAMES).one_based(Some("TRANSPOSE_INVALID")),
-    enumeration(19, "mode", &["DEFAULT", "HIGHEST", "TOLERANCE"]),
-];
 
 /// An element type of VHLO.
 #[derive(Debug)]
@@ -254,9 +192,24 @@ mod tests {
 
     #[test]
     fn versions_of_an_operation_follow_each_other() {
-        for row in rows() {
-            let releases = row.versions.iter().map(|version| version.since);
-            assert!(releases.is_sorted_by(|a, b| a < b), "{}", row.name);
+        for op in OPS.iter() {
+            let next = OPS
+                .iter()
+                .find(|next| next.name == op.name && next.number == op.number + 1);
+            match next {
+                Some(next) => {
+                    assert!(next.since > op.until, "{}", op.name);
+                    assert_eq!(next.since.minor, op.until.minor + 1, "{}", op.name);
+                }
+                None => assert_eq!(op.until.minor, Version::NEWEST.minor, "{}", op.name),
+            }
+        }
+    }
+
+    #[test]
+    fn attributes_are_in_alphabetical_order() {
+        for op in OPS.iter() {
+            assert!(op.attributes.is_sorted(), "{}", op.name);
         }
     }
 }

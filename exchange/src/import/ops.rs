@@ -1,10 +1,9 @@
 //! Operations that have a counterpart without a look at their surroundings.
 
-use halite_core::{DType, Result};
-use halite_ir::{Binary, Comparison, ConvDims, Convolution, Dot, Gather, Literal, Op, Unary};
+use halite_core::Result;
+use halite_ir::{Literal, Op};
 use halite_stablehlo::{
-    BinaryOp, ComparisonDirection, ComparisonOrder, ConvolutionAttributes, ConvolutionDims, Dense,
-    DotAttributes, GatherAttributes, OpKind, Operation, UnaryOp,
+    BinaryOp, ComparisonOrder, Dense, DotAttributes, OpKind, Operation, UnaryOp,
 };
 
 use super::{Scope, array_type, unsupported};
@@ -26,8 +25,11 @@ pub(super) fn convert(
             ty: result()?,
             dim: *dim,
         },
-        OpKind::Unary(op) => Op::Unary(unary(*op)?),
-        OpKind::Binary(op) => Op::Binary(binary(*op)?),
+        OpKind::Unary(UnaryOp::Imag | UnaryOp::Real) | OpKind::Binary(BinaryOp::Complex) => {
+            return Err(unsupported("complex numbers"));
+        }
+        OpKind::Unary(op) => Op::Unary(*op),
+        OpKind::Binary(op) => Op::Binary(*op),
         OpKind::Compare { direction, order } => {
             let float = scope
                 .graph
@@ -37,7 +39,7 @@ pub(super) fn convert(
             if float && *order == Some(ComparisonOrder::TotalOrder) {
                 return Err(unsupported("floats in total order, outside of a sort"));
             }
-            Op::Compare(comparison(*direction))
+            Op::Compare(*direction)
         }
         OpKind::Select => Op::Select,
         OpKind::Clamp => Op::Clamp,
@@ -81,11 +83,16 @@ pub(super) fn convert(
             high: high.clone(),
             interior: interior.clone(),
         },
-        OpKind::Gather(attributes) => Op::Gather(gather(attributes)),
-        OpKind::DotGeneral(attributes) => Op::Dot(dot(attributes, result()?.dtype())),
-        OpKind::Convolution(attributes) => {
-            Op::Convolution(convolution(attributes, result()?.dtype()))
+        OpKind::Gather(attributes) => Op::Gather(attributes.clone()),
+        OpKind::DotGeneral(attributes) => {
+            // The algorithm is a hint of the backend that the program was written for.
+            let attributes = DotAttributes {
+                algorithm: None,
+                ..attributes.clone()
+            };
+            Op::Dot(attributes, result()?.dtype())
         }
+        OpKind::Convolution(attributes) => Op::Convolution(attributes.clone(), result()?.dtype()),
         OpKind::GetDimensionSize { dim } => {
             let size = scope.graph.ty(scope.value(operation.operands[0])).dims()[*dim];
             let size = i32::try_from(size)
@@ -144,109 +151,5 @@ fn literal(dense: &Dense) -> Result<Literal> {
         Literal::from_element(&dense.bytes, ty)
     } else {
         Literal::from_bytes(&dense.bytes, ty)
-    }
-}
-
-fn unary(op: UnaryOp) -> Result<Unary> {
-    Ok(match op {
-        UnaryOp::Abs => Unary::Abs,
-        UnaryOp::Cbrt => Unary::Cbrt,
-        UnaryOp::Ceil => Unary::Ceil,
-        UnaryOp::CountLeadingZeros => Unary::CountLeadingZeros,
-        UnaryOp::Cosine => Unary::Cosine,
-        UnaryOp::Exponential => Unary::Exponential,
-        UnaryOp::ExponentialMinusOne => Unary::ExponentialMinusOne,
-        UnaryOp::Floor => Unary::Floor,
-        UnaryOp::IsFinite => Unary::IsFinite,
-        UnaryOp::Log => Unary::Log,
-        UnaryOp::LogPlusOne => Unary::LogPlusOne,
-        UnaryOp::Logistic => Unary::Logistic,
-        UnaryOp::Negate => Unary::Negate,
-        UnaryOp::Not => Unary::Not,
-        UnaryOp::Popcnt => Unary::PopulationCount,
-        UnaryOp::RoundNearestAfz => Unary::RoundNearestAfz,
-        UnaryOp::RoundNearestEven => Unary::RoundNearestEven,
-        UnaryOp::Rsqrt => Unary::Rsqrt,
-        UnaryOp::Sign => Unary::Sign,
-        UnaryOp::Sine => Unary::Sine,
-        UnaryOp::Sqrt => Unary::Sqrt,
-        UnaryOp::Tan => Unary::Tan,
-        UnaryOp::Tanh => Unary::Tanh,
-        UnaryOp::Imag | UnaryOp::Real => return Err(unsupported("complex numbers")),
-    })
-}
-
-fn binary(op: BinaryOp) -> Result<Binary> {
-    Ok(match op {
-        BinaryOp::Add => Binary::Add,
-        BinaryOp::And => Binary::And,
-        BinaryOp::Atan2 => Binary::Atan2,
-        BinaryOp::Divide => Binary::Divide,
-        BinaryOp::Maximum => Binary::Maximum,
-        BinaryOp::Minimum => Binary::Minimum,
-        BinaryOp::Multiply => Binary::Multiply,
-        BinaryOp::Or => Binary::Or,
-        BinaryOp::Power => Binary::Power,
-        BinaryOp::Remainder => Binary::Remainder,
-        BinaryOp::ShiftLeft => Binary::ShiftLeft,
-        BinaryOp::ShiftRightArithmetic => Binary::ShiftRightArithmetic,
-        BinaryOp::ShiftRightLogical => Binary::ShiftRightLogical,
-        BinaryOp::Subtract => Binary::Subtract,
-        BinaryOp::Xor => Binary::Xor,
-        BinaryOp::Complex => return Err(unsupported("complex numbers")),
-    })
-}
-
-fn comparison(direction: ComparisonDirection) -> Comparison {
-    match direction {
-        ComparisonDirection::Eq => Comparison::Eq,
-        ComparisonDirection::Ne => Comparison::Ne,
-        ComparisonDirection::Ge => Comparison::Ge,
-        ComparisonDirection::Gt => Comparison::Gt,
-        ComparisonDirection::Le => Comparison::Le,
-        ComparisonDirection::Lt => Comparison::Lt,
-    }
-}
-
-fn gather(attributes: &GatherAttributes) -> Gather {
-    Gather {
-        offset_dims: attributes.offset_dims.clone(),
-        collapsed_slice_dims: attributes.collapsed_slice_dims.clone(),
-        operand_batching_dims: attributes.operand_batching_dims.clone(),
-        indices_batching_dims: attributes.start_indices_batching_dims.clone(),
-        start_index_map: attributes.start_index_map.clone(),
-        index_vector_dim: attributes.index_vector_dim,
-        slice_sizes: attributes.slice_sizes.clone(),
-    }
-}
-
-fn dot(attributes: &DotAttributes, result: DType) -> Dot {
-    Dot {
-        left_batch: attributes.lhs_batching.clone(),
-        right_batch: attributes.rhs_batching.clone(),
-        left_contract: attributes.lhs_contracting.clone(),
-        right_contract: attributes.rhs_contracting.clone(),
-        result,
-    }
-}
-
-fn convolution(attributes: &ConvolutionAttributes, result: DType) -> Convolution {
-    let dims = |dims: &ConvolutionDims| ConvDims {
-        batch: dims.batch,
-        feature: dims.feature,
-        spatial: dims.spatial.clone(),
-    };
-    Convolution {
-        input: dims(&attributes.input),
-        kernel: dims(&attributes.kernel),
-        output: dims(&attributes.output),
-        strides: attributes.strides.clone(),
-        padding: attributes.padding.clone(),
-        input_dilation: attributes.input_dilation.clone(),
-        kernel_dilation: attributes.kernel_dilation.clone(),
-        reversal: attributes.reversal.clone(),
-        feature_groups: attributes.feature_groups,
-        batch_groups: attributes.batch_groups,
-        result,
     }
 }

@@ -2,7 +2,7 @@
 //! graph has an operation for.
 
 use halite_core::{DType, Result};
-use halite_ir::{Binary, Extreme, Op, Reduction, Scatter, Value, Window};
+use halite_ir::{BinaryOp, Extreme, Op, Reduction, Value};
 use halite_stablehlo::{
     Dense, ElementClass, ElementType, OpKind, Operation, ScatterAttributes, WindowAttributes,
 };
@@ -14,17 +14,17 @@ use super::{
 };
 
 /// Functions of two elements by the name of the operation.
-const COMBINERS: [(&str, Reduction, Binary); 6] = [
-    ("add", Reduction::Sum, Binary::Add),
-    ("multiply", Reduction::Product, Binary::Multiply),
-    ("minimum", Reduction::Min, Binary::Minimum),
-    ("maximum", Reduction::Max, Binary::Maximum),
-    ("and", Reduction::And, Binary::And),
-    ("or", Reduction::Or, Binary::Or),
+const COMBINERS: [(&str, Reduction, BinaryOp); 6] = [
+    ("add", Reduction::Sum, BinaryOp::Add),
+    ("multiply", Reduction::Product, BinaryOp::Multiply),
+    ("minimum", Reduction::Min, BinaryOp::Minimum),
+    ("maximum", Reduction::Max, BinaryOp::Maximum),
+    ("and", Reduction::And, BinaryOp::And),
+    ("or", Reduction::Or, BinaryOp::Or),
 ];
 
 /// The function of `left` and `right` that an expression is.
-fn combiner(text: &str, left: usize, right: usize) -> Option<(Reduction, Binary)> {
+fn combiner(text: &str, left: usize, right: usize) -> Option<(Reduction, BinaryOp)> {
     let found = COMBINERS.iter().find(|(name, ..)| {
         text == format!("{name}(a{left},a{right})") || text == format!("{name}(a{right},a{left})")
     });
@@ -70,7 +70,7 @@ fn known_combiner(
     operation: &Operation,
     index: usize,
     count: usize,
-) -> Result<(Reduction, Binary)> {
+) -> Result<(Reduction, BinaryOp)> {
     let text = expression(&scope.known, &operation.regions[0], index);
     let known = text
         .as_deref()
@@ -182,18 +182,12 @@ fn needs_identity(init: Option<&Dense>, kind: Reduction) -> Result<()> {
     )))
 }
 
-fn window(attributes: &WindowAttributes) -> Result<Window> {
-    let padding = (attributes.padding.iter())
-        .map(|&(low, high)| Some((usize::try_from(low).ok()?, usize::try_from(high).ok()?)));
-    Ok(Window {
-        sizes: attributes.sizes.clone(),
-        strides: attributes.strides.clone(),
-        base_dilations: attributes.base_dilations.clone(),
-        window_dilations: attributes.window_dilations.clone(),
-        padding: padding
-            .collect::<Option<_>>()
-            .ok_or_else(|| unsupported("its window has negative padding"))?,
-    })
+fn window(attributes: &WindowAttributes) -> Result<WindowAttributes> {
+    let is_negative = |&(low, high): &(i64, i64)| low < 0 || high < 0;
+    if attributes.padding.iter().any(is_negative) {
+        return Err(unsupported("its window has negative padding"));
+    }
+    Ok(attributes.clone())
 }
 
 pub(super) fn sort(scope: &mut Scope<'_>, operation: &Operation, dim: usize) -> Result<Vec<Value>> {
@@ -279,16 +273,7 @@ pub(super) fn scatter(
         Some("a1") => None,
         _ => Some(known_combiner(scope, operation, 0, 1)?.0),
     };
-    let op = Op::Scatter(Scatter {
-        combine,
-        update_window_dims: attributes.update_window_dims.clone(),
-        inserted_window_dims: attributes.inserted_window_dims.clone(),
-        operand_batching_dims: attributes.input_batching_dims.clone(),
-        indices_batching_dims: attributes.scatter_indices_batching_dims.clone(),
-        scatter_dims_to_operand_dims: attributes.scatter_dims_to_operand_dims.clone(),
-        index_vector_dim: attributes.index_vector_dim,
-        unique_indices: attributes.unique_indices,
-    });
+    let op = Op::Scatter(attributes.clone(), combine);
     let operands = scope.values(&operation.operands);
     scope.push(op, &operands)
 }

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, rc::Rc};
 
 use halite_core::Result;
-use halite_ir::{Binary, Graph, Op, Value};
+use halite_ir::{BinaryOp, Graph, Op, Value};
 use halite_stablehlo::{Dense, Function, OpKind, Operation, Type, ValueId};
 
 /// A function of the program, with the operation that computes each value.
@@ -86,7 +86,7 @@ impl<'m> Scope<'m> {
         self.push_one(Op::Broadcast { dims, mapping }, &[scalar])
     }
 
-    pub(super) fn binary(&mut self, op: Binary, left: Value, right: Value) -> Result<Value> {
+    pub(super) fn binary(&mut self, op: BinaryOp, left: Value, right: Value) -> Result<Value> {
         self.push_one(Op::Binary(op), &[left, right])
     }
 }

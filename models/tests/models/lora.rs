@@ -4,7 +4,7 @@ use halite_core::{
     Array, Client, DType, HostArray, Sharding, Tree,
     tree::{Empty, Leaf},
 };
-use halite_ir::Dot;
+use halite_ir::DotAttributes;
 use halite_models::{Bert, BertConfig, Gpt2};
 use halite_nn::{Adapted, Adapters, Jit, Linear, Lora, Param, Tensor, Trace, grad};
 use halite_weights::{
@@ -301,15 +301,15 @@ fn products_in_batches_are_of_the_whole_weight() {
         client,
         |_: &Trace, (adapted, Leaf(x)): (Adapted<Linear<Tensor<'_>>, Tensor<'_>>, _)| {
             let weight = adapted.model().weight;
-            let dot = || Dot {
-                left_batch: vec![0],
-                right_batch: vec![1],
-                left_contract: vec![1],
-                right_contract: vec![0],
-                result: DType::F32,
+            let dot = || DotAttributes {
+                lhs_batching: vec![0],
+                rhs_batching: vec![1],
+                lhs_contracting: vec![1],
+                rhs_contracting: vec![0],
+                ..DotAttributes::default()
             };
             let copy = weight * 1.0;
-            [weight, copy].map(|weight| Leaf(x.dot_general(weight, dot())))
+            [weight, copy].map(|weight| Leaf(x.dot_general(weight, dot(), DType::F32)))
         },
     );
     let description = Lora::new(2).adapt(Linear::new(3, 2)).unwrap();

@@ -4,7 +4,7 @@ use halite_core::{
     Arg, Client, CompileOptions, DType, DeviceBuffers, DeviceId, HostBytes, Loaded, Pending,
     Result, TensorType,
 };
-use halite_ir::{Binary, Graph, Interface, Op};
+use halite_ir::{BinaryOp, Graph, Interface, Op};
 
 /// Work for one device that finishes after everything queued on it before. One program over all
 /// devices could not name the late ones: some plugins then let all devices wait.
@@ -18,7 +18,7 @@ impl Touch {
         let ty = TensorType::scalar(DType::S32);
         let mut graph = Graph::new();
         let token = graph.input(ty.clone());
-        let next = graph.push(Op::Binary(Binary::Add), &[token, token], None)?[0];
+        let next = graph.push(Op::Binary(BinaryOp::Add), &[token, token], None)?[0];
         graph.set_outputs(vec![next]);
         let program = halite_ir::program(&graph, &Interface::new("barrier"))?;
         Ok(Touch {

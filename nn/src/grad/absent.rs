@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap, panic::Location};
 
-use halite_ir::{Binary, Op, Unary};
+use halite_ir::{BinaryOp, Op, UnaryOp};
 
 use crate::{
     Tensor, Trace,
@@ -56,7 +56,7 @@ fn propagated(
 ) -> Option<&'static Location<'static>> {
     let operand = |index: usize| none.get(node.operands.get(index)?).copied();
     match &node.op {
-        Op::Unary(Unary::Negate)
+        Op::Unary(UnaryOp::Negate)
         | Op::Convert(_)
         | Op::ReducePrecision { .. }
         | Op::Broadcast { .. }
@@ -66,9 +66,9 @@ fn propagated(
         | Op::Unsharded { .. }
         | Op::PropagationBarrier
         | Op::AllReduce { .. }
-        | Op::Binary(Binary::Divide) => operand(0),
-        Op::Binary(Binary::Multiply) => operand(0).or(operand(1)),
-        Op::Binary(Binary::Add | Binary::Subtract) => operand(0).and(operand(1)),
+        | Op::Binary(BinaryOp::Divide) => operand(0),
+        Op::Binary(BinaryOp::Multiply) => operand(0).or(operand(1)),
+        Op::Binary(BinaryOp::Add | BinaryOp::Subtract) => operand(0).and(operand(1)),
         Op::Clamp => operand(1),
         Op::Select => operand(1).and(operand(2)),
         _ => None,

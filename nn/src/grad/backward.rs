@@ -6,7 +6,7 @@ use std::{
 };
 
 use halite_core::TensorType;
-use halite_ir::{Op, Unary};
+use halite_ir::{Op, UnaryOp};
 
 use super::{left_out::LeftOut, shape};
 use crate::{
@@ -192,11 +192,11 @@ fn is_flat(op: &Op) -> bool {
     matches!(
         op,
         Op::Unary(
-            Unary::Ceil
-                | Unary::Floor
-                | Unary::RoundNearestAfz
-                | Unary::RoundNearestEven
-                | Unary::Sign
+            UnaryOp::Ceil
+                | UnaryOp::Floor
+                | UnaryOp::RoundNearestAfz
+                | UnaryOp::RoundNearestEven
+                | UnaryOp::Sign
         ) | Op::Compare(_)
             | Op::StopGradient
     )
@@ -254,10 +254,10 @@ impl<'t> Step<'_, 't> {
                 interior,
             } => self.pad(low, high, interior),
             Op::Gather(gather) => self.gather(gather),
-            Op::Scatter(scatter) => self.scatter(scatter),
+            Op::Scatter(scatter, combine) => self.scatter(scatter, *combine),
 
-            Op::Dot(dot) => self.dot(dot),
-            Op::Convolution(convolution) => self.convolution(convolution),
+            Op::Dot(dot, _) => self.dot(dot),
+            Op::Convolution(convolution, _) => self.convolution(convolution),
 
             Op::Reduce { kind, dims } => self.reduce(*kind, dims),
             Op::ArgReduce { kind: _, dim } => self.arg_reduce(*dim),

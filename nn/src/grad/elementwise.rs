@@ -1,14 +1,14 @@
 //! Rules of elementwise operations.
 
 use halite_core::DType;
-use halite_ir::{Binary, Comparison, Op, Unary};
+use halite_ir::{BinaryOp, ComparisonDirection, Op, UnaryOp};
 
 use super::{Back, Step};
 use crate::{Tensor, special::wide};
 
 impl<'t> Step<'_, 't> {
     #[track_caller]
-    pub(super) fn unary(&self, op: Unary) -> Option<Tensor<'t>> {
+    pub(super) fn unary(&self, op: UnaryOp) -> Option<Tensor<'t>> {
         let dtype = self.ty(0).dtype();
         // Intermediate results of 16 bits would overflow, and the result has lost digits.
         let (g, x) = (
@@ -20,62 +20,66 @@ impl<'t> Step<'_, 't> {
             false => x.unary(op),
         };
         let back = match op {
-            Unary::Abs => g * x.sign(),
-            Unary::Cbrt => g / (y * y * 3.0),
-            Unary::Cosine => -(g * x.sin()),
-            Unary::Erf => g * (-(x * x)).exp() * std::f64::consts::FRAC_2_SQRT_PI,
-            Unary::Exponential => g * y,
+            UnaryOp::Abs => g * x.sign(),
+            UnaryOp::Cbrt => g / (y * y * 3.0),
+            UnaryOp::Cosine => -(g * x.sin()),
+            UnaryOp::Erf => g * (-(x * x)).exp() * std::f64::consts::FRAC_2_SQRT_PI,
+            UnaryOp::Exponential => g * y,
             // Not y + 1, which loses digits where y is near -1.
-            Unary::ExponentialMinusOne => g * x.exp(),
-            Unary::Log => g / x,
-            Unary::LogPlusOne => g / (x + 1.0),
-            Unary::Logistic => g * (y * (1.0 - y)),
-            Unary::Negate => -g,
-            Unary::Rsqrt => g * (y * y * y) * -0.5,
-            Unary::Sine => g * x.cos(),
-            Unary::Sqrt => g * 0.5 / y,
-            Unary::Tan => g * (y * y + 1.0),
+            UnaryOp::ExponentialMinusOne => g * x.exp(),
+            UnaryOp::Log => g / x,
+            UnaryOp::LogPlusOne => g / (x + 1.0),
+            UnaryOp::Logistic => g * (y * (1.0 - y)),
+            UnaryOp::Negate => -g,
+            UnaryOp::Rsqrt => g * (y * y * y) * -0.5,
+            UnaryOp::Sine => g * x.cos(),
+            UnaryOp::Sqrt => g * 0.5 / y,
+            UnaryOp::Tan => g * (y * y + 1.0),
             // Not 1 - y * y, which loses digits where y is near 1.
-            Unary::Tanh => g * ((1.0 - y) * (1.0 + y)),
-            Unary::Ceil
-            | Unary::Floor
-            | Unary::RoundNearestAfz
-            | Unary::RoundNearestEven
-            | Unary::Sign => return None,
-            // At least one side is of integers or bool.
-            Unary::CountLeadingZeros | Unary::IsFinite | Unary::Not | Unary::PopulationCount => {
-                return None;
-            }
+            UnaryOp::Tanh => g * ((1.0 - y) * (1.0 + y)),
+            UnaryOp::Ceil
+            | UnaryOp::Floor
+            | UnaryOp::RoundNearestAfz
+            | UnaryOp::RoundNearestEven
+            | UnaryOp::Sign => return None,
+            // At least one side is of integers or bool, or complex, which `infer` refuses.
+            UnaryOp::CountLeadingZeros
+            | UnaryOp::Imag
+            | UnaryOp::IsFinite
+            | UnaryOp::Not
+            | UnaryOp::Popcnt
+            | UnaryOp::Real => return None,
         };
         Some(back.convert(dtype))
     }
 
     #[track_caller]
-    pub(super) fn binary(&self, op: Binary) -> Back<'t> {
+    pub(super) fn binary(&self, op: BinaryOp) -> Back<'t> {
         let (g, a, b) = (self.g(), self.x(0), self.x(1));
         let (left, right) = match op {
-            Binary::Add => (Some(g), Some(g)),
-            Binary::Subtract => (Some(g), self.if_wanted(1, || -g)),
-            Binary::Multiply => (self.if_wanted(0, || g * b), self.if_wanted(1, || g * a)),
-            Binary::Divide | Binary::Atan2 | Binary::Power | Binary::Remainder => {
+            BinaryOp::Add => (Some(g), Some(g)),
+            BinaryOp::Subtract => (Some(g), self.if_wanted(1, || -g)),
+            BinaryOp::Multiply => (self.if_wanted(0, || g * b), self.if_wanted(1, || g * a)),
+            BinaryOp::Divide | BinaryOp::Atan2 | BinaryOp::Power | BinaryOp::Remainder => {
                 return self.quotient(op);
             }
-            Binary::Maximum => return self.extreme(Comparison::Gt),
-            Binary::Minimum => return self.extreme(Comparison::Lt),
-            // Integers and bool have no cotangents.
-            Binary::And
-            | Binary::Or
-            | Binary::Xor
-            | Binary::ShiftLeft
-            | Binary::ShiftRightArithmetic
-            | Binary::ShiftRightLogical => (None, None),
+            BinaryOp::Maximum => return self.extreme(ComparisonDirection::Gt),
+            BinaryOp::Minimum => return self.extreme(ComparisonDirection::Lt),
+            // Integers and bool have no cotangents; `infer` refuses complex numbers.
+            BinaryOp::And
+            | BinaryOp::Complex
+            | BinaryOp::Or
+            | BinaryOp::Xor
+            | BinaryOp::ShiftLeft
+            | BinaryOp::ShiftRightArithmetic
+            | BinaryOp::ShiftRightLogical => (None, None),
         };
         vec![left, right]
     }
 
     /// Rules with intermediate results that would overflow in 16 bits.
     #[track_caller]
-    fn quotient(&self, op: Binary) -> Back<'t> {
+    fn quotient(&self, op: BinaryOp) -> Back<'t> {
         let dtype = self.ty(0).dtype();
         let [g, a, b] = [self.g(), self.x(0), self.x(1)].map(|x| x.convert(wide(dtype)));
         let y = match a.dtype() == dtype {
@@ -83,7 +87,7 @@ impl<'t> Step<'_, 't> {
             false => a.binary(op, b),
         };
         let (left, right) = match op {
-            Binary::Atan2 => {
+            BinaryOp::Atan2 => {
                 // The result does not depend on the scale, which avoids squares that overflow. It is
                 // a normal number, since the reciprocal of a smaller one may be infinite.
                 let scale = a.abs().maximum(b.abs()).maximum(smallest(a.dtype()));
@@ -97,11 +101,11 @@ impl<'t> Step<'_, 't> {
                     self.if_wanted(1, || -(g * (a / norm) / scale)),
                 )
             }
-            Binary::Power => (
+            BinaryOp::Power => (
                 self.if_wanted(0, || power_base(g, a, b)),
                 self.if_wanted(1, || power_exponent(g, a, b, y)),
             ),
-            Binary::Remainder => {
+            BinaryOp::Remainder => {
                 // Not a / b, which rounds to the next integer where it is just below.
                 let whole = || ((a - y) / b).round();
                 (Some(g), self.if_wanted(1, || -(g * whole())))
@@ -119,7 +123,7 @@ impl<'t> Step<'_, 't> {
 
     /// The chosen operand gets the cotangent; equal operands get half each.
     #[track_caller]
-    fn extreme(&self, wins: Comparison) -> Back<'t> {
+    fn extreme(&self, wins: ComparisonDirection) -> Back<'t> {
         let (g, a, b) = (self.g(), self.x(0), self.x(1));
         let zero = g.zeros_like();
         let compare = |left, right| self.trace.push_one(Op::Compare(wins), &[left, right]);

@@ -1,7 +1,7 @@
 //! Rules of gather, scatter and sort.
 
 use halite_core::{DType, TensorType};
-use halite_ir::{Comparison, Gather, Literal, Op, Reduction, Scatter};
+use halite_ir::{ComparisonDirection, GatherAttributes, Literal, Op, Reduction, ScatterAttributes};
 
 use super::{Back, Step, reduce::shared};
 use crate::{Tensor, special::wide, tensor::splat};
@@ -9,19 +9,19 @@ use crate::{Tensor, special::wide, tensor::splat};
 impl<'t> Step<'_, 't> {
     /// Adds to where it was read from.
     #[track_caller]
-    pub(super) fn gather(&self, gather: &Gather) -> Back<'t> {
+    pub(super) fn gather(&self, gather: &GatherAttributes) -> Back<'t> {
         if let Some(back) = self.one_along(gather) {
             return vec![Some(back), None];
         }
-        let scatter = Scatter {
-            combine: Some(Reduction::Sum),
+        let scatter = ScatterAttributes {
             update_window_dims: gather.offset_dims.clone(),
             inserted_window_dims: gather.collapsed_slice_dims.clone(),
-            operand_batching_dims: gather.operand_batching_dims.clone(),
-            indices_batching_dims: gather.indices_batching_dims.clone(),
+            input_batching_dims: gather.operand_batching_dims.clone(),
+            scatter_indices_batching_dims: gather.start_indices_batching_dims.clone(),
             scatter_dims_to_operand_dims: gather.start_index_map.clone(),
             index_vector_dim: gather.index_vector_dim,
             unique_indices: false,
+            indices_are_sorted: false,
         };
         // Reading moves indices into range, writing leaves out what is not.
         let indices = self.in_range(
@@ -30,7 +30,10 @@ impl<'t> Step<'_, 't> {
             &gather.slice_sizes,
         );
         vec![
-            Some(self.x(0).zeros_like().scatter(indices, self.g(), scatter)),
+            Some({
+                let zeros = self.x(0).zeros_like();
+                zeros.scatter(indices, self.g(), scatter, Some(Reduction::Sum))
+            }),
             None,
         ]
     }
@@ -38,14 +41,14 @@ impl<'t> Step<'_, 't> {
     /// Where one element is read along a dimension, as `take_along` of the targets of a loss: zero
     /// elsewhere. The compiler makes one loop of this; of writing at indices, one iteration for each.
     #[track_caller]
-    fn one_along(&self, gather: &Gather) -> Option<Tensor<'t>> {
+    fn one_along(&self, gather: &GatherAttributes) -> Option<Tensor<'t>> {
         let (x, indices) = (self.ty(0), self.ty(1));
         let [dim] = gather.start_index_map[..] else {
             return None;
         };
         let others: Vec<usize> = (0..x.rank()).filter(|&other| other != dim).collect();
         let along =
-            gather.operand_batching_dims == others && gather.indices_batching_dims == others;
+            gather.operand_batching_dims == others && gather.start_indices_batching_dims == others;
         // Indices with a dimension for their one component are scattered to.
         if !along
             || indices.rank() != x.rank()
@@ -105,19 +108,25 @@ impl<'t> Step<'_, 't> {
     }
 
     #[track_caller]
-    pub(super) fn scatter(&self, scatter: &Scatter) -> Back<'t> {
+    pub(super) fn scatter(
+        &self,
+        scatter: &ScatterAttributes,
+        combine: Option<Reduction>,
+    ) -> Back<'t> {
         let g = self.g();
-        let (x, updates) = match scatter.combine {
+        let (x, updates) = match combine {
             Some(Reduction::Sum) => (Some(g), self.if_wanted(2, || self.read_written(g, scatter))),
             None if scatter.unique_indices => (
                 self.if_wanted(0, || {
-                    g.scatter(self.x(1), self.x(2).zeros_like(), scatter.clone())
+                    g.scatter(self.x(1), self.x(2).zeros_like(), scatter.clone(), None)
                 }),
                 self.if_wanted(2, || self.read_written(g, scatter)),
             ),
             None => return self.scatter_last(scatter),
             Some(Reduction::Product) if scatter.unique_indices || !self.wants(2) => (
-                self.if_wanted(0, || g.scatter(self.x(1), self.x(2), scatter.clone())),
+                self.if_wanted(0, || {
+                    g.scatter(self.x(1), self.x(2), scatter.clone(), combine)
+                }),
                 self.if_wanted(2, || self.read_written(g * self.x(0), scatter)),
             ),
             Some(Reduction::Product) => {
@@ -125,7 +134,7 @@ impl<'t> Step<'_, 't> {
                     "products of factors that may be written to one place need `unique_indices`",
                 );
             }
-            Some(Reduction::Min | Reduction::Max) => return self.scatter_extreme(scatter),
+            Some(Reduction::Min | Reduction::Max) => return self.scatter_extreme(scatter, combine),
             // Integers and bool have no cotangents.
             Some(Reduction::And | Reduction::Or) => (None, None),
         };
@@ -135,28 +144,29 @@ impl<'t> Step<'_, 't> {
     /// For each update, the element of `from` in the place that it was written to; 0 if it was
     /// written nowhere.
     #[track_caller]
-    fn read_written(&self, from: Tensor<'t>, scatter: &Scatter) -> Tensor<'t> {
+    fn read_written(&self, from: Tensor<'t>, scatter: &ScatterAttributes) -> Tensor<'t> {
         let read = self.read_places(from, scatter);
         self.written(scatter).select(read, read.zeros_like())
     }
 
     /// For each update, the element of `from` in its place, moved into range.
     #[track_caller]
-    fn read_places(&self, from: Tensor<'t>, scatter: &Scatter) -> Tensor<'t> {
-        let gather = Gather {
+    fn read_places(&self, from: Tensor<'t>, scatter: &ScatterAttributes) -> Tensor<'t> {
+        let gather = GatherAttributes {
             offset_dims: scatter.update_window_dims.clone(),
             collapsed_slice_dims: scatter.inserted_window_dims.clone(),
-            operand_batching_dims: scatter.operand_batching_dims.clone(),
-            indices_batching_dims: scatter.indices_batching_dims.clone(),
+            operand_batching_dims: scatter.input_batching_dims.clone(),
+            start_indices_batching_dims: scatter.scatter_indices_batching_dims.clone(),
             start_index_map: scatter.scatter_dims_to_operand_dims.clone(),
             index_vector_dim: scatter.index_vector_dim,
             slice_sizes: self.window_sizes(scatter),
+            indices_are_sorted: false,
         };
         from.gather(self.x(1), gather)
     }
 
     /// Sizes of the windows that are written, in each dimension of the operand.
-    fn window_sizes(&self, scatter: &Scatter) -> Vec<usize> {
+    fn window_sizes(&self, scatter: &ScatterAttributes) -> Vec<usize> {
         let (x, updates) = (self.ty(0), self.ty(2));
         let mut windows = scatter
             .update_window_dims
@@ -164,7 +174,7 @@ impl<'t> Step<'_, 't> {
             .map(|&dim| updates.dims()[dim]);
         let flat = |dim: usize| {
             scatter.inserted_window_dims.contains(&dim)
-                || scatter.operand_batching_dims.contains(&dim)
+                || scatter.input_batching_dims.contains(&dim)
         };
         (0..x.rank())
             .map(|dim| {
@@ -181,7 +191,7 @@ impl<'t> Step<'_, 't> {
 
     /// For each update, whether its whole window was in range, and so was written.
     #[track_caller]
-    fn written(&self, scatter: &Scatter) -> Tensor<'t> {
+    fn written(&self, scatter: &ScatterAttributes) -> Tensor<'t> {
         let (indices, updates) = (self.x(1), self.ty(2));
         let map = &scatter.scatter_dims_to_operand_dims;
         let vector_dim = scatter.index_vector_dim;
@@ -201,7 +211,7 @@ impl<'t> Step<'_, 't> {
     /// The last of the updates to a place stays; which one that is, is found by writing their numbers
     /// the same way.
     #[track_caller]
-    fn scatter_last(&self, scatter: &Scatter) -> Back<'t> {
+    fn scatter_last(&self, scatter: &ScatterAttributes) -> Back<'t> {
         let (g, updates) = (self.g(), self.ty(2));
         let number = TensorType::new(DType::U32, updates.dims());
         let numbers = self
@@ -210,7 +220,7 @@ impl<'t> Step<'_, 't> {
             .reshape(number.dims())
             + 1;
         let none = self.trace.full(0.0, &self.ty(0).with_dtype(DType::U32));
-        let winners = none.scatter(self.x(1), numbers, scatter.clone());
+        let winners = none.scatter(self.x(1), numbers, scatter.clone(), None);
         let x = self.if_wanted(0, || winners.eq(none).select(g, g.zeros_like()));
         let updates = self.if_wanted(2, || {
             let read = self.read_places(g, scatter);
@@ -224,28 +234,31 @@ impl<'t> Step<'_, 't> {
     /// Equal extremes share the cotangent equally. The extremes are those of the value behind the barrier: see
     /// decision 0029.
     #[track_caller]
-    fn scatter_extreme(&self, scatter: &Scatter) -> Back<'t> {
+    fn scatter_extreme(&self, scatter: &ScatterAttributes, combine: Option<Reduction>) -> Back<'t> {
         let (g, given) = (
             self.g(),
             self.trace.optimization_barrier(&[self.x(0), self.x(2)]),
         );
         let (x, updates) = (given[0], given[1]);
-        let y = x.scatter(self.x(1), updates, scatter.clone());
+        let y = x.scatter(self.x(1), updates, scatter.clone(), combine);
         let dtype = wide(g.dtype());
         let kept = x.eq(y).or(x.ne(x));
         let chosen = updates
             .eq(self.read_places(y, scatter))
             .or(updates.ne(updates))
             .and(self.written(scatter));
-        let add = Scatter {
-            combine: Some(Reduction::Sum),
+        let add = ScatterAttributes {
             unique_indices: false,
             ..scatter.clone()
         };
         let share = shared(
             g,
-            kept.convert(dtype)
-                .scatter(self.x(1), chosen.convert(dtype), add),
+            kept.convert(dtype).scatter(
+                self.x(1),
+                chosen.convert(dtype),
+                add,
+                Some(Reduction::Sum),
+            ),
         );
         let of_updates = || self.read_places(share, scatter);
         vec![
@@ -294,7 +307,7 @@ impl<'t> Step<'_, 't> {
         let chosen = self.y(1).broadcast_in_dim(ty.dims(), &others);
         let chosen = self
             .trace
-            .push_one(Op::Compare(Comparison::Eq), &[counted, chosen]);
+            .push_one(Op::Compare(ComparisonDirection::Eq), &[counted, chosen]);
         let g = g.broadcast_in_dim(ty.dims(), &others);
         vec![Some(chosen.select(g, g.zeros_like()))]
     }

@@ -8,7 +8,7 @@
 //! cotangent is enough for a whole loss.
 
 use halite_core::TensorType;
-use halite_ir::{Attachment, Binary, CustomCall, Op, Reduction, Unary};
+use halite_ir::{Attachment, BinaryOp, CustomCall, Op, Reduction, UnaryOp};
 
 use super::{Back, Step};
 use crate::{Tensor, Trace};
@@ -161,8 +161,8 @@ impl<'t> Step<'_, 't> {
             are_alike.then(|| after.clone().or_dirty(!is_linear))
         };
         match &self.node.op {
-            Op::Unary(unary) => elementwise(matches!(unary, Unary::Negate)),
-            Op::Binary(binary) => elementwise(matches!(binary, Binary::Add | Binary::Subtract)),
+            Op::Unary(unary) => elementwise(matches!(unary, UnaryOp::Negate)),
+            Op::Binary(binary) => elementwise(matches!(binary, BinaryOp::Add | BinaryOp::Subtract)),
             Op::Convert(_) | Op::ReducePrecision { .. } | Op::ShardingConstraint(_) | Op::Clamp => {
                 elementwise(true)
             }

@@ -1,6 +1,6 @@
 //! Rules of dot products and convolutions.
 
-use halite_ir::{ConvDims, Convolution, Dot};
+use halite_ir::{ConvolutionAttributes, ConvolutionDims, DotAttributes};
 
 use super::{Back, Step, shape::inverse};
 use crate::Tensor;
@@ -8,46 +8,46 @@ use crate::Tensor;
 impl<'t> Step<'_, 't> {
     /// A dot product of the cotangent with the other operand, contracted over its free dimensions.
     #[track_caller]
-    pub(super) fn dot(&self, dot: &Dot) -> Back<'t> {
+    pub(super) fn dot(&self, dot: &DotAttributes) -> Back<'t> {
         let (left, right) = (self.x(0), self.x(1));
         // Products keep their operand type, in the backward pass as in the forward pass.
-        let g = self.g().convert(left.dtype());
+        let (g, result) = (self.g().convert(left.dtype()), self.g().dtype());
         let free = |rank: usize, batch: &[usize], contract: &[usize]| -> Vec<usize> {
             (0..rank)
                 .filter(|dim| !batch.contains(dim) && !contract.contains(dim))
                 .collect()
         };
-        let left_free = free(left.rank(), &dot.left_batch, &dot.left_contract);
-        let right_free = free(right.rank(), &dot.right_batch, &dot.right_contract);
-        let batches = dot.left_batch.len();
+        let left_free = free(left.rank(), &dot.lhs_batching, &dot.lhs_contracting);
+        let right_free = free(right.rank(), &dot.rhs_batching, &dot.rhs_contracting);
+        let batches = dot.lhs_batching.len();
         let of_g_batch: Vec<usize> = (0..batches).collect();
         let of_g_left: Vec<usize> = (batches..batches + left_free.len()).collect();
         let of_g_right: Vec<usize> = (batches + left_free.len()..g.rank()).collect();
         let to_left = || {
-            let back = Dot {
-                left_batch: of_g_batch.clone(),
-                right_batch: dot.right_batch.clone(),
-                left_contract: of_g_right.clone(),
-                right_contract: right_free.clone(),
-                result: dot.result,
+            let back = DotAttributes {
+                lhs_batching: of_g_batch.clone(),
+                rhs_batching: dot.rhs_batching.clone(),
+                lhs_contracting: of_g_right.clone(),
+                rhs_contracting: right_free.clone(),
+                ..dot.clone()
             };
-            let contracted = paired_in_order(&dot.right_contract, &dot.left_contract);
-            let order = [&dot.left_batch[..], &left_free, &contracted].concat();
-            g.dot_general(right, back)
+            let contracted = paired_in_order(&dot.rhs_contracting, &dot.lhs_contracting);
+            let order = [&dot.lhs_batching[..], &left_free, &contracted].concat();
+            g.dot_general(right, back, result)
                 .convert(left.dtype())
                 .transpose(inverse(&order))
         };
         let to_right = || {
-            let back = Dot {
-                left_batch: dot.left_batch.clone(),
-                right_batch: of_g_batch.clone(),
-                left_contract: left_free.clone(),
-                right_contract: of_g_left.clone(),
-                result: dot.result,
+            let back = DotAttributes {
+                lhs_batching: dot.lhs_batching.clone(),
+                rhs_batching: of_g_batch.clone(),
+                lhs_contracting: left_free.clone(),
+                rhs_contracting: of_g_left.clone(),
+                ..dot.clone()
             };
-            let contracted = paired_in_order(&dot.left_contract, &dot.right_contract);
-            let order = [&dot.right_batch[..], &contracted, &right_free].concat();
-            left.dot_general(g, back)
+            let contracted = paired_in_order(&dot.lhs_contracting, &dot.rhs_contracting);
+            let order = [&dot.rhs_batching[..], &contracted, &right_free].concat();
+            left.dot_general(g, back, result)
                 .convert(right.dtype())
                 .transpose(inverse(&order))
         };
@@ -57,7 +57,7 @@ impl<'t> Step<'_, 't> {
     /// The cotangent of the input is a convolution of the result's cotangent with the reversed
     /// kernel; that of the kernel is a convolution of the input with the result's cotangent.
     #[track_caller]
-    pub(super) fn convolution(&self, conv: &Convolution) -> Back<'t> {
+    pub(super) fn convolution(&self, conv: &ConvolutionAttributes) -> Back<'t> {
         let g = self.g().convert(self.ty(0).dtype());
         let or_empty = |operand: usize, rule: &dyn Fn() -> Tensor<'t>| match g.dims().contains(&0) {
             true => self.x(operand).zeros_like(),
@@ -77,7 +77,12 @@ impl<'t> Step<'_, 't> {
     /// Batch groups become feature groups: the group index moves from the features of the result to
     /// the batch.
     #[track_caller]
-    fn to_conv_input(&self, conv: &Convolution, sizes: &SpatialSizes, g: Tensor<'t>) -> Tensor<'t> {
+    fn to_conv_input(
+        &self,
+        conv: &ConvolutionAttributes,
+        sizes: &SpatialSizes,
+        g: Tensor<'t>,
+    ) -> Tensor<'t> {
         let (x, kernel) = (self.x(0), self.x(1));
         let padding = |dim: usize| {
             let low = sizes.kernel[dim] - 1 - conv.padding[dim].0;
@@ -85,7 +90,7 @@ impl<'t> Step<'_, 't> {
             (low, total - low)
         };
         let groups = conv.feature_groups.max(conv.batch_groups);
-        let back = Convolution {
+        let back = ConvolutionAttributes {
             input: conv.output.clone(),
             kernel: exchanged(&conv.kernel),
             output: conv.input.clone(),
@@ -96,11 +101,13 @@ impl<'t> Step<'_, 't> {
             reversal: vec![false; conv.strides.len()],
             feature_groups: groups,
             batch_groups: 1,
-            result: conv.result,
+            precision: conv.precision.clone(),
         };
         let kernel = regroup(kernel, conv.kernel.batch, conv.kernel.feature, groups)
             .reverse(kernel_dims(conv, false));
-        let grouped = g.conv_general(kernel, back).convert(x.dtype());
+        let grouped = g
+            .conv_general(kernel, back, self.g().dtype())
+            .convert(x.dtype());
         let (features, batch) = (conv.input.feature, conv.input.batch);
         regroup(grouped, features, batch, conv.batch_groups)
     }
@@ -111,7 +118,7 @@ impl<'t> Step<'_, 't> {
     #[track_caller]
     fn to_conv_kernel(
         &self,
-        conv: &Convolution,
+        conv: &ConvolutionAttributes,
         sizes: &SpatialSizes,
         g: Tensor<'t>,
     ) -> Tensor<'t> {
@@ -121,7 +128,7 @@ impl<'t> Step<'_, 't> {
             let total = sizes.output[dim] - sizes.input[dim] + sizes.kernel[dim] - 1;
             (low, total - low)
         };
-        let back = Convolution {
+        let back = ConvolutionAttributes {
             input: exchanged(&conv.input),
             kernel: exchanged(&conv.output),
             output: exchanged(&conv.kernel),
@@ -132,9 +139,9 @@ impl<'t> Step<'_, 't> {
             reversal: vec![false; conv.strides.len()],
             feature_groups: conv.batch_groups,
             batch_groups: conv.feature_groups,
-            result: conv.result,
+            precision: conv.precision.clone(),
         };
-        x.conv_general(g, back)
+        x.conv_general(g, back, self.g().dtype())
             .convert(kernel.dtype())
             .reverse(kernel_dims(conv, true))
     }
@@ -151,8 +158,8 @@ struct SpatialSizes {
 }
 
 impl SpatialSizes {
-    fn new(conv: &Convolution, x: Tensor<'_>, kernel: Tensor<'_>, g: Tensor<'_>) -> Self {
-        let sizes = |tensor: Tensor<'_>, dims: &ConvDims, dilation: &[usize]| {
+    fn new(conv: &ConvolutionAttributes, x: Tensor<'_>, kernel: Tensor<'_>, g: Tensor<'_>) -> Self {
+        let sizes = |tensor: Tensor<'_>, dims: &ConvolutionDims, dilation: &[usize]| {
             let all = tensor.dims();
             let spatial = dims.spatial.iter().zip(dilation);
             spatial.map(|(&dim, &by)| dilated(all[dim], by)).collect()
@@ -166,7 +173,7 @@ impl SpatialSizes {
 }
 
 /// Spatial dimensions of the kernel that the convolution reverses, or those that it does not.
-fn kernel_dims(conv: &Convolution, reversed: bool) -> Vec<usize> {
+fn kernel_dims(conv: &ConvolutionAttributes, reversed: bool) -> Vec<usize> {
     let spatial = conv.kernel.spatial.iter().zip(&conv.reversal);
     spatial
         .filter(|&(_, &reversal)| reversal == reversed)
@@ -182,8 +189,8 @@ fn paired_in_order(keys: &[usize], values: &[usize]) -> Vec<usize> {
 }
 
 /// Dimension numbers with batch and feature exchanged.
-fn exchanged(dims: &ConvDims) -> ConvDims {
-    ConvDims {
+fn exchanged(dims: &ConvolutionDims) -> ConvolutionDims {
+    ConvolutionDims {
         batch: dims.feature,
         feature: dims.batch,
         spatial: dims.spatial.clone(),

@@ -1,7 +1,7 @@
 //! Rules of reductions, over dimensions and over windows.
 
 use halite_core::{DType, TensorType};
-use halite_ir::{Extreme, Op, Reduction, Window};
+use halite_ir::{Extreme, Op, Reduction, WindowAttributes};
 
 use super::{Back, Step, shape::inverse};
 use crate::{
@@ -64,7 +64,7 @@ impl<'t> Step<'_, 't> {
     }
 
     #[track_caller]
-    pub(super) fn reduce_window(&self, kind: Reduction, window: &Window) -> Back<'t> {
+    pub(super) fn reduce_window(&self, kind: Reduction, window: &WindowAttributes) -> Back<'t> {
         let extreme = match kind {
             Reduction::Sum => return vec![Some(self.sum_window(window))],
             Reduction::Product => {
@@ -99,7 +99,7 @@ impl<'t> Step<'_, 't> {
     /// of the windows whose first extreme is at that place. On XLA's CPU code this was 27 times
     /// faster for windows of 3 by 3, and 80 times for 2 by 2.
     #[track_caller]
-    fn first_extreme(&self, kind: Extreme, window: &Window) -> Tensor<'t> {
+    fn first_extreme(&self, kind: Extreme, window: &WindowAttributes) -> Tensor<'t> {
         let g = self.g();
         let (x_dims, y_dims) = (self.ty(0).dims().to_vec(), g.dims());
         if y_dims.contains(&0) {
@@ -116,7 +116,7 @@ impl<'t> Step<'_, 't> {
         let mut back = None;
         for (number, place) in places(&window.sizes).into_iter().enumerate() {
             let given = selected.eq(number as f64).select(g, zero);
-            let before = |dim: usize| place[dim] as i64 - window.padding[dim].0 as i64;
+            let before = |dim: usize| place[dim] as i64 - window.padding[dim].0;
             let reach = |dim: usize| ((y_dims[dim] - 1) * window.strides[dim] + 1) as i64;
             let low: Vec<i64> = (0..place.len()).map(before).collect();
             let high: Vec<i64> = (0..place.len())
@@ -162,7 +162,12 @@ impl<'t> Step<'_, 't> {
     /// Candidates are compared with each other and never with the forward result, which the compiler
     /// may recompute with other rounding; the barrier prevents each use from recomputing the number.
     #[track_caller]
-    fn selected_place(&self, kind: Extreme, window: &Window, windows: &[usize]) -> Tensor<'t> {
+    fn selected_place(
+        &self,
+        kind: Extreme,
+        window: &WindowAttributes,
+        windows: &[usize],
+    ) -> Tensor<'t> {
         let x = self.padded(kind, window);
         let mut best: Option<(Tensor<'t>, Tensor<'t>)> = None;
         for (number, place) in places(&window.sizes).into_iter().enumerate() {
@@ -185,7 +190,7 @@ impl<'t> Step<'_, 't> {
 
     /// For each window, the number of its first place that is not in the padding, as `u8`.
     #[track_caller]
-    fn first_inside(&self, window: &Window, windows: &[usize]) -> Tensor<'t> {
+    fn first_inside(&self, window: &WindowAttributes, windows: &[usize]) -> Tensor<'t> {
         let counted = TensorType::new(DType::S32, windows);
         let mut number = self.trace.full(0.0, &counted);
         let mut step = 1;
@@ -204,7 +209,7 @@ impl<'t> Step<'_, 't> {
     /// Cotangent of a window sum: the window sum of the cotangent, with gaps of the strides and
     /// without strides.
     #[track_caller]
-    fn sum_window(&self, window: &Window) -> Tensor<'t> {
+    fn sum_window(&self, window: &WindowAttributes) -> Tensor<'t> {
         let (g, ty) = (self.g(), self.ty(0));
         if ty.dims().contains(&0) || g.dims().contains(&0) {
             return self.x(0).zeros_like();
@@ -214,7 +219,7 @@ impl<'t> Step<'_, 't> {
         for (dim, taken) in g.dims().into_iter().enumerate() {
             let reach = dilated(window.sizes[dim], window.window_dilations[dim]);
             let whole = dilated(ty.dims()[dim], window.base_dilations[dim]);
-            let before = reach - 1 - window.padding[dim].0 as i64;
+            let before = reach - 1 - window.padding[dim].0;
             low.push(before);
             high.push(whole + reach - 1 - dilated(taken, window.strides[dim]) - before);
         }
@@ -224,7 +229,6 @@ impl<'t> Step<'_, 't> {
             && low.iter().chain(&high).all(|&edge| edge >= 0);
         let (spread, padding) = if plain {
             let edges = low.into_iter().zip(high);
-            let edges = edges.map(|(low, high)| (low as usize, high as usize));
             (g, edges.collect())
         } else {
             let interior: Vec<usize> = window.strides.iter().map(|&stride| stride - 1).collect();
@@ -233,7 +237,7 @@ impl<'t> Step<'_, 't> {
                 vec![(0, 0); ty.rank()],
             )
         };
-        let back = Window {
+        let back = WindowAttributes {
             sizes: window.sizes.clone(),
             strides: window.base_dilations.clone(),
             base_dilations: vec![1; ty.rank()],
@@ -246,14 +250,14 @@ impl<'t> Step<'_, 't> {
     /// The cotangent of the source is read at the selected places. The operand has none: it only
     /// selects, and the selection is constant almost everywhere.
     #[track_caller]
-    pub(super) fn select_and_scatter(&self, kind: Extreme, window: &Window) -> Back<'t> {
+    pub(super) fn select_and_scatter(&self, kind: Extreme, window: &WindowAttributes) -> Back<'t> {
         vec![None, self.if_wanted(1, || self.read_selected(kind, window))]
     }
 
     /// For each window, the element of the cotangent at the first extreme of `x`. Iterates over the
     /// places of a window and carries the best element so far.
     #[track_caller]
-    fn read_selected(&self, kind: Extreme, window: &Window) -> Tensor<'t> {
+    fn read_selected(&self, kind: Extreme, window: &WindowAttributes) -> Tensor<'t> {
         let windows = self.ty(1);
         if windows.dims().contains(&0) {
             return self.x(1).zeros_like();
@@ -288,7 +292,7 @@ impl<'t> Step<'_, 't> {
 
     /// `x` with the window's padding, of a value that is never the extreme.
     #[track_caller]
-    fn padded(&self, kind: Extreme, window: &Window) -> Tensor<'t> {
+    fn padded(&self, kind: Extreme, window: &WindowAttributes) -> Tensor<'t> {
         let x = self.x(0);
         let identity = match kind {
             Extreme::Max => lowest(x.dtype()),
@@ -337,7 +341,7 @@ fn places(sizes: &[usize]) -> Vec<Vec<usize>> {
 #[track_caller]
 fn at_place<'t>(
     padded: Tensor<'t>,
-    window: &Window,
+    window: &WindowAttributes,
     place: &[usize],
     windows: &[usize],
 ) -> Tensor<'t> {

@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, ops::Range, sync::Arc};
 
-use halite_ir::{Binary, Op, Remat, Unary};
+use halite_ir::{BinaryOp, Op, Remat, UnaryOp};
 
 use crate::{
     Trace,
@@ -134,7 +134,7 @@ fn save_first(
 /// its own, such as attention.
 fn is_product(op: &Op) -> bool {
     match op {
-        Op::Dot(_) | Op::Convolution(_) => true,
+        Op::Dot(..) | Op::Convolution(..) => true,
         Op::CustomCall(call) => call.decomposition.is_some(),
         _ => false,
     }
@@ -242,44 +242,48 @@ fn is_cheap(op: &Op) -> bool {
         | Op::Unsharded { .. }
         | Op::PropagationBarrier => true,
         Op::Unary(unary) => match unary {
-            Unary::Abs
-            | Unary::Ceil
-            | Unary::Floor
-            | Unary::IsFinite
-            | Unary::Negate
-            | Unary::Not
-            | Unary::Sign => true,
-            Unary::RoundNearestAfz
-            | Unary::RoundNearestEven
-            | Unary::CountLeadingZeros
-            | Unary::PopulationCount => true,
-            Unary::Cbrt
-            | Unary::Cosine
-            | Unary::Erf
-            | Unary::Exponential
-            | Unary::ExponentialMinusOne
-            | Unary::Log => false,
-            Unary::LogPlusOne
-            | Unary::Logistic
-            | Unary::Rsqrt
-            | Unary::Sine
-            | Unary::Sqrt
-            | Unary::Tan
-            | Unary::Tanh => false,
+            UnaryOp::Abs
+            | UnaryOp::Ceil
+            | UnaryOp::Floor
+            | UnaryOp::Imag
+            | UnaryOp::IsFinite
+            | UnaryOp::Negate
+            | UnaryOp::Not
+            | UnaryOp::Real
+            | UnaryOp::Sign => true,
+            UnaryOp::RoundNearestAfz
+            | UnaryOp::RoundNearestEven
+            | UnaryOp::CountLeadingZeros
+            | UnaryOp::Popcnt => true,
+            UnaryOp::Cbrt
+            | UnaryOp::Cosine
+            | UnaryOp::Erf
+            | UnaryOp::Exponential
+            | UnaryOp::ExponentialMinusOne
+            | UnaryOp::Log => false,
+            UnaryOp::LogPlusOne
+            | UnaryOp::Logistic
+            | UnaryOp::Rsqrt
+            | UnaryOp::Sine
+            | UnaryOp::Sqrt
+            | UnaryOp::Tan
+            | UnaryOp::Tanh => false,
         },
         Op::Binary(binary) => match binary {
-            Binary::Add
-            | Binary::Subtract
-            | Binary::Multiply
-            | Binary::Maximum
-            | Binary::Minimum => true,
-            Binary::And | Binary::Or | Binary::Xor => true,
-            Binary::ShiftLeft | Binary::ShiftRightArithmetic | Binary::ShiftRightLogical => true,
-            Binary::Atan2 | Binary::Divide | Binary::Power | Binary::Remainder => false,
+            BinaryOp::Add
+            | BinaryOp::Subtract
+            | BinaryOp::Multiply
+            | BinaryOp::Maximum
+            | BinaryOp::Minimum => true,
+            BinaryOp::And | BinaryOp::Complex | BinaryOp::Or | BinaryOp::Xor => true,
+            BinaryOp::ShiftLeft | BinaryOp::ShiftRightArithmetic | BinaryOp::ShiftRightLogical => {
+                true
+            }
+            BinaryOp::Atan2 | BinaryOp::Divide | BinaryOp::Power | BinaryOp::Remainder => false,
         },
-        Op::Concatenate { .. } | Op::DynamicUpdateSlice | Op::Gather(_) | Op::Scatter(_) => false,
-        Op::Dot(_)
-        | Op::Convolution(_)
+        Op::Concatenate { .. } | Op::DynamicUpdateSlice | Op::Gather(_) | Op::Scatter(..) => false,
+        Op::Dot(..)
+        | Op::Convolution(..)
         | Op::Reduce { .. }
         | Op::ArgReduce { .. }
         | Op::ReduceWindow { .. } => false,

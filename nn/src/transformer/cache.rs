@@ -7,7 +7,7 @@
 use std::panic::Location;
 
 use halite_core::{DType, TensorType, Tree, tree::Empty};
-use halite_ir::{Dot, Reduction};
+use halite_ir::{DotAttributes, Reduction};
 
 use super::{Block, Positions, Transformer, TransformerConfig};
 use crate::{Dropout, Mask, Rotary, Rotation, Tensor, attention, special::wide};
@@ -272,14 +272,14 @@ fn attended<'t>(
     let q = q.reshape([batch, time, kv_heads, heads / kv_heads, width]);
     // `[batch, kv heads, time, groups, positions]`; `kv` is the dimension of kv heads.
     let scores = |keys: Tensor<'t>, kv: usize| {
-        let dot = Dot {
-            left_batch: vec![0, 2],
-            right_batch: vec![0, kv],
-            left_contract: vec![4],
-            right_contract: vec![3],
-            result: wide,
+        let dot = DotAttributes {
+            lhs_batching: vec![0, 2],
+            rhs_batching: vec![0, kv],
+            lhs_contracting: vec![4],
+            rhs_contracting: vec![3],
+            ..DotAttributes::default()
         };
-        q.dot_general(keys, dot)
+        q.dot_general(keys, dot, wide)
     };
     let masked = |scores: Tensor<'t>, allowed: Tensor<'t>, dims: &[usize]| {
         let allowed = allowed.broadcast_in_dim(scores.dims(), dims);
@@ -299,14 +299,16 @@ fn attended<'t>(
     let sum = old.sum_keep([4]) + new_weights.sum_keep([4]);
     // `[batch, kv heads, time, groups, width]`; `kv` and `positions` are dimensions of the values.
     let weighted = |weights: Tensor<'t>, values: Tensor<'t>, kv: usize, positions: usize| {
-        let dot = Dot {
-            left_batch: vec![0, 1],
-            right_batch: vec![0, kv],
-            left_contract: vec![4],
-            right_contract: vec![positions],
-            result: wide,
+        let dot = DotAttributes {
+            lhs_batching: vec![0, 1],
+            rhs_batching: vec![0, kv],
+            lhs_contracting: vec![4],
+            rhs_contracting: vec![positions],
+            ..DotAttributes::default()
         };
-        weights.convert(values.dtype()).dot_general(values, dot)
+        weights
+            .convert(values.dtype())
+            .dot_general(values, dot, wide)
     };
     let values = weighted(old, cache.values, 1, 2) + weighted(new_weights, new.values, 2, 1);
     let result = (values / sum).convert(new.values.dtype());

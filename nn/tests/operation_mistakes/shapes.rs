@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use halite_core::{DType, TensorType};
-use halite_ir::Gather;
+use halite_ir::GatherAttributes;
 use halite_nn::{ConvOptions, Over, Padding, Trace, s};
 
 use crate::shared::{check, input};
@@ -156,14 +156,15 @@ fn index_errors_name_what_is_expected() {
             let _ = x.take_along(cx.iota(&TensorType::new(DType::S32, [3, 3]), 0), 1);
             let _ = x.gather(
                 cx.arange(2, DType::S32),
-                Gather {
+                GatherAttributes {
                     offset_dims: vec![9],
                     collapsed_slice_dims: vec![4],
                     operand_batching_dims: vec![],
-                    indices_batching_dims: vec![],
+                    start_indices_batching_dims: vec![],
                     start_index_map: vec![],
                     index_vector_dim: 7,
                     slice_sizes: vec![],
+                    indices_are_sorted: false,
                 },
             );
             let _ = image.conv(kernel, &ConvOptions::default());

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use halite::exchange::Artifact;
 use halite_core::{Array, Client, ErrorKind, HostArray, Result, TensorType};
-use halite_reference::{Mode, Options, Reference};
+use halite_embedded::{Embedded, Mode, Options};
 use halite_stablehlo::{Module, OpKind, Region};
 
 use crate::random::Random;
@@ -43,7 +43,7 @@ static CLIENTS: LazyLock<[Client; 2]> = LazyLock::new(|| {
             threads: 1,
             node: None,
         };
-        Client::new(Reference::new(&options).expect("the system has threads"))
+        Client::new(Embedded::new(&options).expect("the system has threads"))
     })
 });
 

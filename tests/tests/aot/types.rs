@@ -5,7 +5,10 @@ use halite_core::{
     Capabilities, CompileOptions, DType, MeshShape, TensorType,
     tree::{Empty, Leaf},
 };
-use halite_ir::{ConvDims, Convolution, Dot, Reduction, Scatter, Window};
+use halite_ir::{
+    ConvolutionAttributes, ConvolutionDims, DotAttributes, Reduction, ScatterAttributes,
+    WindowAttributes,
+};
 use halite_nn::{Function, ShardedType, Tensor, grad, lower};
 
 use halite_tests::targets::target;
@@ -37,13 +40,13 @@ const ROWS: &[Row] = rows! {
         vec![x.matmul(y), long.tensordot(long, &[(0, 0)]), short.unsqueeze(0).matmul(short.unsqueeze(1))]
     };
     "products to wider types" NUMBERS |x| wider(x.dtype()).map(|result| {
-        x.dot_general(x, Dot {
-            left_batch: vec![0],
-            right_batch: vec![0],
-            left_contract: vec![2],
-            right_contract: vec![2],
-            result,
-        })
+        x.dot_general(x, DotAttributes {
+            lhs_batching: vec![0],
+            rhs_batching: vec![0],
+            lhs_contracting: vec![2],
+            rhs_contracting: vec![2],
+            ..DotAttributes::default()
+        }, result)
     }).collect();
     "convolutions of sequences" NUMBERS |x| convolutions(x, 1);
     "convolutions of images" NUMBERS |x| convolutions(x, 2);
@@ -126,8 +129,8 @@ fn reductions(dtype: DType) -> impl Iterator<Item = Reduction> {
     kinds.iter().copied()
 }
 
-fn windows(stride: usize, dilation: usize) -> Window {
-    Window {
+fn windows(stride: usize, dilation: usize) -> WindowAttributes {
+    WindowAttributes {
         sizes: vec![1, 2, 3],
         strides: vec![1, stride, 1],
         base_dilations: vec![1, dilation, 1],
@@ -140,19 +143,19 @@ fn writes(x: Tensor<'_>) -> Vec<Tensor<'_>> {
     let cx = x.trace();
     let index = cx.arange(3, DType::S32) % 2;
     let parts = x.slice_dim(1, ..3);
-    let scatter = |combine, unique_indices| Scatter {
-        combine,
-        update_window_dims: vec![0, 2],
-        inserted_window_dims: vec![1],
-        operand_batching_dims: vec![],
-        indices_batching_dims: vec![],
-        scatter_dims_to_operand_dims: vec![1],
-        index_vector_dim: 1,
-        unique_indices,
+    let scatter = |combine, unique_indices| {
+        let attributes = ScatterAttributes {
+            update_window_dims: vec![0, 2],
+            inserted_window_dims: vec![1],
+            scatter_dims_to_operand_dims: vec![1],
+            index_vector_dim: 1,
+            unique_indices,
+            ..ScatterAttributes::default()
+        };
+        x.scatter(index, parts, attributes, combine)
     };
     let ways = reductions(x.dtype()).map(Some).chain([None]);
     ways.flat_map(|way| [scatter(way, false), scatter(way, true)])
-        .map(|scatter| x.scatter(index, parts, scatter))
         .collect()
 }
 
@@ -161,7 +164,7 @@ fn writes(x: Tensor<'_>) -> Vec<Tensor<'_>> {
 fn convolutions(x: Tensor<'_>, spatial: usize) -> Vec<Tensor<'_>> {
     pairs(x, spatial)
         .into_iter()
-        .map(|(x, kernel, conv)| x.conv_general(kernel, conv))
+        .map(|(x, kernel, conv)| x.conv_general(kernel, conv, x.dtype()))
         .collect()
 }
 
@@ -173,8 +176,10 @@ fn gradients(x: Tensor<'_>, spatial: usize) -> Vec<Tensor<'_>> {
         .collect()
 }
 
-fn both_gradients<'t>((x, kernel, conv): (Tensor<'t>, Tensor<'t>, Convolution)) -> [Tensor<'t>; 2] {
-    let y = x.conv_general(kernel, conv);
+fn both_gradients<'t>(
+    (x, kernel, conv): (Tensor<'t>, Tensor<'t>, ConvolutionAttributes),
+) -> [Tensor<'t>; 2] {
+    let y = x.conv_general(kernel, conv, x.dtype());
     grad((y * y).sum_all(), &[x, kernel].map(Leaf)).map(|gradient| gradient.0)
 }
 
@@ -191,7 +196,7 @@ const VARIATIONS: [[usize; 4]; 7] = [
 ];
 
 /// Operands of convolutions, made of the elements of `x`; without any if it has none.
-fn pairs(x: Tensor<'_>, spatial: usize) -> Vec<(Tensor<'_>, Tensor<'_>, Convolution)> {
+fn pairs(x: Tensor<'_>, spatial: usize) -> Vec<(Tensor<'_>, Tensor<'_>, ConvolutionAttributes)> {
     let batch = if x.ty().elements() == 0 { 0 } else { 4 };
     let variations = if spatial == 3 {
         &VARIATIONS[..2]
@@ -203,7 +208,7 @@ fn pairs(x: Tensor<'_>, spatial: usize) -> Vec<(Tensor<'_>, Tensor<'_>, Convolut
         .iter()
         .flat_map(|variation| groups.map(|groups| (variation, groups)));
     each.map(|(variation, groups)| {
-        let conv = convolution(x.dtype(), spatial, *variation, groups);
+        let conv = convolution(spatial, *variation, groups);
         let input = filled(x, &[&[batch], &vec![4; spatial][..], &[4]].concat());
         let kernel = filled(x, &[&vec![2; spatial][..], &[4 / groups.0, 4]].concat());
         (input, kernel, conv)
@@ -218,10 +223,10 @@ fn few_places(x: Tensor<'_>) -> Vec<Tensor<'_>> {
         .into_iter()
         .flat_map(|size| [(size, 1), (size, 2), (size, 3)]);
     let each = sizes.map(|(size, kernel)| {
-        let mut conv = convolution(x.dtype(), 2, [1, 1, 1, 0], (1, 1));
+        let mut conv = convolution(2, [1, 1, 1, 0], (1, 1));
         (conv.input_dilation, conv.padding) = (vec![1, 2], vec![(1, 0), (0, kernel as i64)]);
         let input = filled(x, &[1, 1, size, 1]);
-        input.conv_general(filled(x, &[2, kernel, 1, 1]), conv)
+        input.conv_general(filled(x, &[2, kernel, 1, 1]), conv, x.dtype())
     });
     each.collect()
 }
@@ -240,17 +245,16 @@ fn filled<'t>(x: Tensor<'t>, dims: &[usize]) -> Tensor<'t> {
 }
 
 fn convolution(
-    result: DType,
     spatial: usize,
     [stride, of_input, of_kernel, reversal]: [usize; 4],
     (feature_groups, batch_groups): (usize, usize),
-) -> Convolution {
-    let dims = |batch, feature, first| ConvDims {
+) -> ConvolutionAttributes {
+    let dims = |batch, feature, first| ConvolutionDims {
         batch,
         feature,
         spatial: (first..first + spatial).collect(),
     };
-    Convolution {
+    ConvolutionAttributes {
         input: dims(0, spatial + 1, 1),
         kernel: dims(spatial + 1, spatial, 0),
         output: dims(0, spatial + 1, 1),
@@ -263,7 +267,7 @@ fn convolution(
             .collect(),
         feature_groups,
         batch_groups,
-        result,
+        precision: Vec::new(),
     }
 }
 

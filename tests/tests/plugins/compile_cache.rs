@@ -20,7 +20,7 @@ use halite_core::{
     HostArray, Loaded, Mesh, PartitionSpec, Program, ProgramCache, ProgramKey, Result, Sharding,
     TensorType,
 };
-use halite_ir::{Binary, Dot, Graph, Interface, Op, Port, Unary, program};
+use halite_ir::{BinaryOp, DotAttributes, Graph, Interface, Op, Port, UnaryOp, program};
 use halite_telemetry::ClientMetrics;
 
 /// A client of eight devices with a compile cache in `directory`.
@@ -53,19 +53,22 @@ fn step(mesh: &Arc<Mesh>) -> (Program, Arc<Sharding>, Arc<Sharding>) {
             .unwrap()[0]
     };
     let dot = |left: usize| {
-        let (left_contract, right_contract) = (vec![left], vec![0]);
-        Op::Dot(Dot {
-            left_batch: vec![],
-            right_batch: vec![],
-            left_contract,
-            right_contract,
-            result: DType::F32,
-        })
+        let (lhs_contracting, rhs_contracting) = (vec![left], vec![0]);
+        Op::Dot(
+            DotAttributes {
+                lhs_batching: vec![],
+                rhs_batching: vec![],
+                lhs_contracting,
+                rhs_contracting,
+                ..DotAttributes::default()
+            },
+            DType::F32,
+        )
     };
     let y = push(dot(1), &[x, w]);
-    let y = push(Op::Unary(Unary::Tanh), &[y]);
+    let y = push(Op::Unary(UnaryOp::Tanh), &[y]);
     let update = push(dot(0), &[x, y]);
-    let next = push(Op::Binary(Binary::Subtract), &[w, update]);
+    let next = push(Op::Binary(BinaryOp::Subtract), &[w, update]);
     graph.set_outputs(vec![next]);
     let rows = if mesh.size() > 1 {
         PartitionSpec::first("data")

@@ -1,6 +1,6 @@
 //! The conformance suite on the backends of this repository: `Null`, the three CPU plugins of the
 //! table, the default one with one device and with eight, and the embedded executor as a plugin.
-//! The tests of `halite-reference` run it on the executor without the C API.
+//! The tests of `halite-embedded` run it on the executor without the C API.
 
 use std::time::Instant;
 

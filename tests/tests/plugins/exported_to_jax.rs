@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, path::Path, sync::LazyLock};
 
 use halite_core::{Array, Client, DType, HostArray, TensorType, Tree, tree};
+use halite_embedded::{Embedded, Options};
 use halite_exchange::{Artifact, Exported, PyTree, export, export_step};
 use halite_nn::{Jit, Linear, Param, Tensor, cross_entropy, grad, init, jit_like, jit_step, rng};
-use halite_reference::{Options, Reference};
 use halite_tests::python::python;
 use safetensors::{SafeTensors, tensor::TensorView};
 
@@ -15,7 +15,7 @@ use safetensors::{SafeTensors, tensor::TensorView};
 mod run_program;
 
 static CLIENT: LazyLock<Client> =
-    LazyLock::new(|| Client::new(Reference::new(&Options::default()).unwrap()));
+    LazyLock::new(|| Client::new(Embedded::new(&Options::default()).unwrap()));
 
 #[derive(Tree, Clone, Debug)]
 struct Mlp<L> {

@@ -15,7 +15,7 @@ use halite_tests::{
     python::{python, with_packages},
 };
 
-const REFERENCE: &str = "halite_reference_plugin";
+const EMBEDDED: &str = "halite_embedded_plugin";
 const TEMPLATE: &str = "toy_plugin";
 
 /// The library of a plugin, which cargo builds beside this test.
@@ -46,7 +46,7 @@ fn compare(script: &str, devices: u32) {
     let printed = run(python()
         .arg(repository().join("tests/jax/compare.py"))
         .arg(script)
-        .arg(library(REFERENCE))
+        .arg(library(EMBEDDED))
         .args(["halite", &devices.to_string()]));
     assert!(
         printed.contains(&format!("halite: {devices} devices")),
@@ -85,8 +85,8 @@ fn conform(name: &str) -> u64 {
 }
 
 #[test]
-fn reference_plugin_passes_conform() {
-    assert!(conform(REFERENCE) > 40);
+fn embedded_plugin_passes_conform() {
+    assert!(conform(EMBEDDED) > 40);
 }
 
 #[test]

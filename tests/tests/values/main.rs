@@ -6,6 +6,7 @@ mod attention;
 mod chlo;
 mod custom_ops;
 mod edge_values;
+mod embedded;
 mod golden;
 mod gradients;
 mod hyperparameters;
@@ -18,7 +19,6 @@ mod loss_numbers;
 mod networks;
 mod numbers;
 mod random;
-mod reference;
 mod shard_map;
 mod split;
 mod stack;
@@ -36,7 +36,7 @@ fn suite_passes_on_embedded() {
         "split::",
         "training::",
     ];
-    let other_suites = ["edge_values::", "layers::", "reference::", "shard_map::"];
+    let other_suites = ["edge_values::", "layers::", "embedded::", "shard_map::"];
     // Every mesh of `layouts` takes minutes, because each partition runs the whole program.
     let slow = ["training::layouts::"];
     halite_tests::embedded::rerun(&suites, &[&other_suites[..], &slow].concat());

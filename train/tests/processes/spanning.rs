@@ -11,8 +11,8 @@ use halite_core::{
     Array, Client, Collective, Device, DeviceId, HostArray, Mesh, PartitionSpec, ProcessGroup,
     Result, Sharding, SingleProcess, ThreadProcess,
 };
+use halite_embedded::{Embedded, Node, Options};
 use halite_nn::jit;
-use halite_reference::{Node, Options, Reference};
 use halite_train::{CheckpointMode, Fitted, Strategy, Task, TrainerBuilder};
 
 use super::{Trained, evaluation::fit_scored, mlp, trained};
@@ -33,7 +33,7 @@ fn open(devices: u32, node: Option<Node>) -> Result<Client> {
         node,
         ..Options::default()
     };
-    Ok(Client::new(Reference::new(&options)?))
+    Ok(Client::new(Embedded::new(&options)?))
 }
 
 /// What each process has computed, each with `devices` of all.

@@ -4,7 +4,7 @@ use halite_core::{
     Backend, Client, CompileOptions, Device, DeviceId, DeviceSpec, Executable, HostBytes, Launch,
     Launched, MemoryStats, Placement, Platform, Program, Result, Signature, TensorType,
 };
-use halite_reference::{Options, Reference, ReferenceBuffer, ReferenceEvent, ReferenceExecutable};
+use halite_embedded::{Embedded, EmbeddedBuffer, EmbeddedEvent, EmbeddedExecutable, Options};
 
 /// Peaks in FLOP/s that a small model has a visible part of: 1e9 in f32, 4e9 in TF32, 8e9 in bf16.
 const SPEC: DeviceSpec = DeviceSpec {
@@ -20,13 +20,13 @@ const SPEC: DeviceSpec = DeviceSpec {
 
 #[derive(Debug)]
 struct Specified {
-    inner: Reference,
+    inner: Embedded,
     devices: Vec<SpecifiedDevice>,
 }
 
 /// A client of this many devices.
 pub(crate) fn client(devices: u32) -> Client {
-    let inner = Reference::new(&Options {
+    let inner = Embedded::new(&Options {
         devices,
         ..Options::default()
     });
@@ -56,9 +56,9 @@ impl Device for SpecifiedDevice {
 
 impl Backend for Specified {
     type Device = SpecifiedDevice;
-    type Buffer = ReferenceBuffer;
+    type Buffer = EmbeddedBuffer;
     type Executable = SpecifiedExecutable;
-    type Event = ReferenceEvent;
+    type Event = EmbeddedEvent;
 
     fn platform(&self) -> &Platform {
         self.inner.platform()
@@ -71,7 +71,7 @@ impl Backend for Specified {
         bytes: HostBytes<'_>,
         ty: &TensorType,
         to: Placement,
-    ) -> Result<ReferenceBuffer> {
+    ) -> Result<EmbeddedBuffer> {
         self.inner.upload(bytes, ty, to)
     }
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<SpecifiedExecutable> {
@@ -81,16 +81,16 @@ impl Backend for Specified {
 }
 
 #[derive(Debug)]
-struct SpecifiedExecutable(ReferenceExecutable);
+struct SpecifiedExecutable(EmbeddedExecutable);
 
 impl Executable<Specified> for SpecifiedExecutable {
     fn signature(&self) -> &Signature {
-        Executable::<Reference>::signature(&self.0)
+        Executable::<Embedded>::signature(&self.0)
     }
     fn devices(&self) -> &[DeviceId] {
-        Executable::<Reference>::devices(&self.0)
+        Executable::<Embedded>::devices(&self.0)
     }
-    fn launch(&self, launch: Launch<'_, ReferenceBuffer>) -> Result<Launched<ReferenceBuffer>> {
-        Executable::<Reference>::launch(&self.0, launch)
+    fn launch(&self, launch: Launch<'_, EmbeddedBuffer>) -> Result<Launched<EmbeddedBuffer>> {
+        Executable::<Embedded>::launch(&self.0, launch)
     }
 }

@@ -3,15 +3,15 @@
 use halite_core::{DType, Result, TensorType};
 
 use super::{Infer, is_number, reduce::window_positions};
-use crate::{ConvDims, Convolution, Dot};
+use crate::{ConvolutionAttributes, ConvolutionDims, DotAttributes};
 
 impl Infer<'_> {
-    pub(super) fn dot(self, dot: &Dot) -> Result<Vec<TensorType>> {
+    pub(super) fn dot(self, dot: &DotAttributes, result: DType) -> Result<Vec<TensorType>> {
         let [left, right] = self.take()?;
-        self.product_types(left, right, dot.result)?;
+        self.product_types(left, right, result)?;
         let paired = [
-            ("batch", &dot.left_batch, &dot.right_batch),
-            ("contracting", &dot.left_contract, &dot.right_contract),
+            ("batch", &dot.lhs_batching, &dot.rhs_batching),
+            ("contracting", &dot.lhs_contracting, &dot.rhs_contracting),
         ];
         for (what, of_left, of_right) in paired {
             if of_left.len() != of_right.len() {
@@ -20,8 +20,8 @@ impl Infer<'_> {
                 ));
             }
         }
-        let used_left = [&dot.left_batch[..], &dot.left_contract].concat();
-        let used_right = [&dot.right_batch[..], &dot.right_contract].concat();
+        let used_left = [&dot.lhs_batching[..], &dot.lhs_contracting].concat();
+        let used_right = [&dot.rhs_batching[..], &dot.rhs_contracting].concat();
         self.distinct("batch or contracting dimension", &used_left, left)?;
         self.distinct("batch or contracting dimension", &used_right, right)?;
         for (what, of_left, of_right) in paired {
@@ -33,7 +33,11 @@ impl Infer<'_> {
                 }
             }
         }
-        let mut dims: Vec<usize> = dot.left_batch.iter().map(|&dim| left.dims()[dim]).collect();
+        let mut dims: Vec<usize> = dot
+            .lhs_batching
+            .iter()
+            .map(|&dim| left.dims()[dim])
+            .collect();
         for (ty, used) in [(left, &used_left), (right, &used_right)] {
             dims.extend(
                 (0..ty.rank())
@@ -41,12 +45,16 @@ impl Infer<'_> {
                     .map(|dim| ty.dims()[dim]),
             );
         }
-        Ok(vec![TensorType::new(dot.result, dims)])
+        Ok(vec![TensorType::new(result, dims)])
     }
 
-    pub(super) fn convolution(self, conv: &Convolution) -> Result<Vec<TensorType>> {
+    pub(super) fn convolution(
+        self,
+        conv: &ConvolutionAttributes,
+        result: DType,
+    ) -> Result<Vec<TensorType>> {
         let [x, kernel] = self.take()?;
-        self.product_types(x, kernel, conv.result)?;
+        self.product_types(x, kernel, result)?;
         if x.rank() < 2 || x.rank() != kernel.rank() {
             return self.fail(format!(
                 "{x} and the kernel {kernel} must have the same rank, 2 or more"
@@ -67,11 +75,11 @@ impl Infer<'_> {
         for (i, &dim) in conv.output.spatial.iter().enumerate() {
             dims[dim] = self.conv_positions(conv, x, kernel, i)?;
         }
-        Ok(vec![TensorType::new(conv.result, dims)])
+        Ok(vec![TensorType::new(result, dims)])
     }
 
     /// Strides, paddings and dilations: one for each spatial dimension, and printable.
-    fn conv_windows(self, conv: &Convolution, x: &TensorType) -> Result<()> {
+    fn conv_windows(self, conv: &ConvolutionAttributes, x: &TensorType) -> Result<()> {
         let spatial = x.rank() - 2;
         let lists = [
             ("strides", conv.strides.len()),
@@ -96,7 +104,12 @@ impl Infer<'_> {
     }
 
     /// Groups divide the batch and the features.
-    fn conv_groups(self, conv: &Convolution, x: &TensorType, kernel: &TensorType) -> Result<()> {
+    fn conv_groups(
+        self,
+        conv: &ConvolutionAttributes,
+        x: &TensorType,
+        kernel: &TensorType,
+    ) -> Result<()> {
         let (feature_groups, batch_groups) = (conv.feature_groups, conv.batch_groups);
         if feature_groups == 0 || batch_groups == 0 || (feature_groups > 1 && batch_groups > 1) {
             return self.fail(format!(
@@ -142,7 +155,7 @@ impl Infer<'_> {
     /// Number of positions of the kernel along spatial dimension `i`.
     fn conv_positions(
         self,
-        conv: &Convolution,
+        conv: &ConvolutionAttributes,
         x: &TensorType,
         kernel: &TensorType,
         i: usize,
@@ -166,7 +179,7 @@ impl Infer<'_> {
     }
 
     /// Each of `rank` dimensions has one role.
-    fn conv_dims(self, what: &str, dims: &ConvDims, rank: usize) -> Result<()> {
+    fn conv_dims(self, what: &str, dims: &ConvolutionDims, rank: usize) -> Result<()> {
         let mut all = vec![dims.batch, dims.feature];
         all.extend(&dims.spatial);
         all.sort_unstable();

@@ -3,62 +3,68 @@
 use halite_core::{DType, Result, TensorType};
 
 use super::{Infer, is_bool_or_integer, is_number};
-use crate::{Binary, Unary};
+use crate::{BinaryOp, UnaryOp};
 
 impl Infer<'_> {
-    pub(super) fn unary(self, unary: Unary) -> Result<Vec<TensorType>> {
+    pub(super) fn unary(self, unary: UnaryOp) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
         match unary {
-            Unary::Abs | Unary::Sign => self.element(
+            UnaryOp::Abs | UnaryOp::Sign => self.element(
                 x,
                 |dtype| dtype.is_signed_integer() || dtype.is_float(),
                 "signed integers and floats",
             )?,
-            Unary::Negate => self.element(x, is_number, "integers and floats")?,
-            Unary::CountLeadingZeros | Unary::PopulationCount => {
+            UnaryOp::Negate => self.element(x, is_number, "integers and floats")?,
+            UnaryOp::CountLeadingZeros | UnaryOp::Popcnt => {
                 self.element(x, DType::is_integer, "integers")?
             }
-            Unary::Not => self.element(x, is_bool_or_integer, "bool and integers")?,
-            Unary::Cbrt
-            | Unary::Ceil
-            | Unary::Cosine
-            | Unary::Erf
-            | Unary::Exponential
-            | Unary::ExponentialMinusOne
-            | Unary::Floor
-            | Unary::IsFinite
-            | Unary::Log
-            | Unary::LogPlusOne
-            | Unary::Logistic
-            | Unary::RoundNearestAfz
-            | Unary::RoundNearestEven
-            | Unary::Rsqrt
-            | Unary::Sine
-            | Unary::Sqrt
-            | Unary::Tan
-            | Unary::Tanh => self.element(x, DType::is_float, "floats")?,
+            UnaryOp::Imag | UnaryOp::Real => {
+                return self.fail("takes complex numbers, which halite does not compute with");
+            }
+            UnaryOp::Not => self.element(x, is_bool_or_integer, "bool and integers")?,
+            UnaryOp::Cbrt
+            | UnaryOp::Ceil
+            | UnaryOp::Cosine
+            | UnaryOp::Erf
+            | UnaryOp::Exponential
+            | UnaryOp::ExponentialMinusOne
+            | UnaryOp::Floor
+            | UnaryOp::IsFinite
+            | UnaryOp::Log
+            | UnaryOp::LogPlusOne
+            | UnaryOp::Logistic
+            | UnaryOp::RoundNearestAfz
+            | UnaryOp::RoundNearestEven
+            | UnaryOp::Rsqrt
+            | UnaryOp::Sine
+            | UnaryOp::Sqrt
+            | UnaryOp::Tan
+            | UnaryOp::Tanh => self.element(x, DType::is_float, "floats")?,
         }
-        Ok(vec![if unary == Unary::IsFinite {
+        Ok(vec![if unary == UnaryOp::IsFinite {
             x.with_dtype(DType::Bool)
         } else {
             (*x).clone()
         }])
     }
 
-    pub(super) fn binary(self, binary: Binary) -> Result<Vec<TensorType>> {
+    pub(super) fn binary(self, binary: BinaryOp) -> Result<Vec<TensorType>> {
         let [left, right] = self.take()?;
         self.equal(left, right)?;
         match binary {
             // For `bool`, these are or, and, and, or.
-            Binary::Add | Binary::Multiply | Binary::Minimum | Binary::Maximum => {}
-            Binary::And | Binary::Or | Binary::Xor => {
+            BinaryOp::Add | BinaryOp::Multiply | BinaryOp::Minimum | BinaryOp::Maximum => {}
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => {
                 self.element(left, is_bool_or_integer, "bool and integers")?
             }
-            Binary::Divide | Binary::Power | Binary::Remainder | Binary::Subtract => {
+            BinaryOp::Divide | BinaryOp::Power | BinaryOp::Remainder | BinaryOp::Subtract => {
                 self.element(left, is_number, "integers and floats")?
             }
-            Binary::Atan2 => self.element(left, DType::is_float, "floats")?,
-            Binary::ShiftLeft | Binary::ShiftRightArithmetic | Binary::ShiftRightLogical => {
+            BinaryOp::Complex => {
+                return self.fail("makes complex numbers, which halite does not compute with");
+            }
+            BinaryOp::Atan2 => self.element(left, DType::is_float, "floats")?,
+            BinaryOp::ShiftLeft | BinaryOp::ShiftRightArithmetic | BinaryOp::ShiftRightLogical => {
                 self.element(left, DType::is_integer, "integers")?
             }
         }

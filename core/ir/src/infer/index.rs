@@ -3,7 +3,7 @@
 use halite_core::{Result, TensorType};
 
 use super::{Infer, is_bool_or_integer, is_number, reduce::without};
-use crate::{Gather, Reduction, Scatter};
+use crate::{GatherAttributes, Reduction, ScatterAttributes};
 
 impl Infer<'_> {
     pub(super) fn dynamic_slice(self, sizes: &[usize]) -> Result<Vec<TensorType>> {
@@ -61,7 +61,7 @@ impl Infer<'_> {
         Ok(())
     }
 
-    pub(super) fn gather(self, gather: &Gather) -> Result<Vec<TensorType>> {
+    pub(super) fn gather(self, gather: &GatherAttributes) -> Result<Vec<TensorType>> {
         let [x, indices] = self.take()?;
         let sizes = &gather.slice_sizes;
         let indexing = Indexing {
@@ -69,7 +69,7 @@ impl Infer<'_> {
             indices,
             dropped: &gather.collapsed_slice_dims,
             operand_batching: &gather.operand_batching_dims,
-            indices_batching: &gather.indices_batching_dims,
+            indices_batching: &gather.start_indices_batching_dims,
             map: &gather.start_index_map,
             vector_dim: gather.index_vector_dim,
         };
@@ -115,22 +115,26 @@ impl Infer<'_> {
         Ok(vec![x.with_dims(dims)])
     }
 
-    pub(super) fn scatter(self, scatter: &Scatter) -> Result<Vec<TensorType>> {
+    pub(super) fn scatter(
+        self,
+        scatter: &ScatterAttributes,
+        combine: Option<Reduction>,
+    ) -> Result<Vec<TensorType>> {
         let [x, indices, updates] = self.take()?;
         if updates.dtype() != x.dtype() {
             return self.fail(format!(
                 "the updates {updates} and {x} must have the same element type"
             ));
         }
-        if let Some(combine) = scatter.combine {
+        if let Some(combine) = combine {
             self.reducible(combine, x)?;
         }
         let indexing = Indexing {
             x,
             indices,
             dropped: &scatter.inserted_window_dims,
-            operand_batching: &scatter.operand_batching_dims,
-            indices_batching: &scatter.indices_batching_dims,
+            operand_batching: &scatter.input_batching_dims,
+            indices_batching: &scatter.scatter_indices_batching_dims,
             map: &scatter.scatter_dims_to_operand_dims,
             vector_dim: scatter.index_vector_dim,
         };

@@ -3,7 +3,7 @@
 use halite_core::{DType, Result, TensorType};
 
 use super::{Infer, contract::dilated, is_number};
-use crate::{Reduction, Window};
+use crate::{Reduction, WindowAttributes};
 
 impl Infer<'_> {
     pub(super) fn reduce(self, kind: Reduction, dims: &[usize]) -> Result<Vec<TensorType>> {
@@ -28,13 +28,17 @@ impl Infer<'_> {
         Ok(vec![value.clone(), value.with_dtype(DType::S32)])
     }
 
-    pub(super) fn reduce_window(self, kind: Reduction, window: &Window) -> Result<Vec<TensorType>> {
+    pub(super) fn reduce_window(
+        self,
+        kind: Reduction,
+        window: &WindowAttributes,
+    ) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
         self.reducible(kind, x)?;
         Ok(vec![self.windows(x, window)?])
     }
 
-    pub(super) fn select_and_scatter(self, window: &Window) -> Result<Vec<TensorType>> {
+    pub(super) fn select_and_scatter(self, window: &WindowAttributes) -> Result<Vec<TensorType>> {
         let [x, source] = self.take()?;
         self.element(x, is_number, "integers and floats")?;
         let expected = self.windows(x, window)?;
@@ -68,8 +72,8 @@ impl Infer<'_> {
     }
 
     /// One element for each position of `window` on `x`.
-    fn windows(self, x: &TensorType, window: &Window) -> Result<TensorType> {
-        let Window {
+    fn windows(self, x: &TensorType, window: &WindowAttributes) -> Result<TensorType> {
+        let WindowAttributes {
             sizes,
             strides,
             base_dilations,
@@ -92,8 +96,12 @@ impl Infer<'_> {
         let mut dims = Vec::with_capacity(x.rank());
         for (dim, &size) in x.dims().iter().enumerate() {
             let (low, high) = padding[dim];
-            self.printable("padding", low.max(high))?;
-            let padded = dilated(size, base_dilations[dim]) + low as i128 + high as i128;
+            if low < 0 || high < 0 {
+                return self.fail(format!(
+                    "padding ({low}, {high}) of dimension {dim} of {x} is negative; slice first"
+                ));
+            }
+            let padded = dilated(size, base_dilations[dim]) + i128::from(low) + i128::from(high);
             let positions = window_positions(
                 padded,
                 dilated(sizes[dim], window_dilations[dim]),

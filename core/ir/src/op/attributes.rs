@@ -2,9 +2,9 @@
 
 use std::{any::Any, collections::HashSet, fmt, sync::Arc};
 
-use halite_core::{DType, PartitionSpec, TensorType, custom_call::Attribute};
+use halite_core::{PartitionSpec, TensorType, custom_call::Attribute};
 
-use crate::{Graph, Reduction};
+use crate::Graph;
 
 /// A tensor known while tracing: its type and its row-major bytes.
 ///
@@ -14,119 +14,6 @@ pub struct Literal {
     pub(crate) ty: TensorType,
     /// One element if all are the same, else all.
     pub(crate) bytes: Arc<[u8]>,
-}
-
-/// Attributes of StableHLO's `gather`; dimension lists are ascending.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Gather {
-    /// Dimensions of the result that come from the slices.
-    pub offset_dims: Vec<usize>,
-    /// Dimensions of the operand that are dropped from the slices, which have size 1 there.
-    pub collapsed_slice_dims: Vec<usize>,
-    /// Dimensions of the operand that are batched with `indices_batching_dims`.
-    pub operand_batching_dims: Vec<usize>,
-    /// Dimensions of the indices that are batched with `operand_batching_dims`.
-    pub indices_batching_dims: Vec<usize>,
-    /// Dimension of the operand that each component of an index belongs to.
-    pub start_index_map: Vec<usize>,
-    /// The dimension of the indices that holds their components; the rank of the indices if they
-    /// have one component.
-    pub index_vector_dim: usize,
-    /// Dimensions of each slice of the operand.
-    pub slice_sizes: Vec<usize>,
-}
-
-/// Attributes of StableHLO's `scatter`; dimension lists are ascending.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Scatter {
-    /// Function that combines an update with the old element; `None` replaces it.
-    pub combine: Option<Reduction>,
-    /// Dimensions of the updates that are windows.
-    pub update_window_dims: Vec<usize>,
-    /// Dimensions of the operand that windows have size 1 in, and lack.
-    pub inserted_window_dims: Vec<usize>,
-    /// Dimensions of the operand that are batched with `indices_batching_dims`.
-    pub operand_batching_dims: Vec<usize>,
-    /// Dimensions of the indices that are batched with `operand_batching_dims`.
-    pub indices_batching_dims: Vec<usize>,
-    /// Dimension of the operand that each component of an index belongs to.
-    pub scatter_dims_to_operand_dims: Vec<usize>,
-    /// The dimension of the indices that holds their components; the rank of the indices if they
-    /// have one component.
-    pub index_vector_dim: usize,
-    /// No two indices are equal, so the compiler may write in parallel.
-    pub unique_indices: bool,
-}
-
-/// Attributes of StableHLO's `dot_general`.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Dot {
-    /// Batch dimensions of the left operand.
-    pub left_batch: Vec<usize>,
-    /// Batch dimensions of the right operand, paired with the left's.
-    pub right_batch: Vec<usize>,
-    /// Dimensions of the left operand that are summed over.
-    pub left_contract: Vec<usize>,
-    /// Dimensions of the right operand that are summed over, paired with the left's.
-    pub right_contract: Vec<usize>,
-    /// Element type of the result; at least as wide as the operands'. With bf16 operands and
-    /// an f32 result, sums accumulate in f32.
-    pub result: DType,
-}
-
-/// Attributes of StableHLO's `convolution`.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Convolution {
-    /// Positions of the batch, feature and spatial dimensions of `x`.
-    pub input: ConvDims,
-    /// Positions of the output feature (`batch`), input feature (`feature`) and spatial dimensions
-    /// of the kernel.
-    pub kernel: ConvDims,
-    /// Positions of the batch, feature and spatial dimensions of the result.
-    pub output: ConvDims,
-    /// Step of the window, per spatial dimension.
-    pub strides: Vec<usize>,
-    /// Elements before and after `x`, per spatial dimension; may be negative.
-    pub padding: Vec<(i64, i64)>,
-    /// 1 + zeros between elements of `x`, per spatial dimension: more than 1 is a transposed
-    /// convolution.
-    pub input_dilation: Vec<usize>,
-    /// 1 + zeros between elements of the kernel, per spatial dimension.
-    pub kernel_dilation: Vec<usize>,
-    /// Whether the kernel is reversed, per spatial dimension.
-    pub reversal: Vec<bool>,
-    /// Number of separate groups of features.
-    pub feature_groups: usize,
-    /// Number of separate groups of the batch (for gradients of grouped convolutions).
-    pub batch_groups: usize,
-    /// Element type of the result.
-    pub result: DType,
-}
-
-/// Positions of the dimensions of a convolution's tensor.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct ConvDims {
-    /// The batch; of a kernel, the output feature.
-    pub batch: usize,
-    /// The feature; of a kernel, the input feature.
-    pub feature: usize,
-    /// The spatial dimensions, in order.
-    pub spatial: Vec<usize>,
-}
-
-/// Windows over every dimension of an operand.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Window {
-    /// Size of the window in each dimension.
-    pub sizes: Vec<usize>,
-    /// Step of the window in each dimension.
-    pub strides: Vec<usize>,
-    /// 1 + gaps between elements of the operand, in each dimension.
-    pub base_dilations: Vec<usize>,
-    /// 1 + gaps between elements of the window, in each dimension.
-    pub window_dilations: Vec<usize>,
-    /// Padding before and after, in each dimension; not negative.
-    pub padding: Vec<(usize, usize)>,
 }
 
 /// Function that the backend knows by name.

@@ -42,9 +42,9 @@ macro_rules! local_op {
             | $crate::Op::DynamicUpdateSlice
             | $crate::Op::Pad { .. }
             | $crate::Op::Gather(_)
-            | $crate::Op::Scatter(_)
-            | $crate::Op::Dot(_)
-            | $crate::Op::Convolution(_)
+            | $crate::Op::Scatter(..)
+            | $crate::Op::Dot(..)
+            | $crate::Op::Convolution(..)
             | $crate::Op::Reduce { .. }
             | $crate::Op::ArgReduce { .. }
             | $crate::Op::ReduceWindow { .. }

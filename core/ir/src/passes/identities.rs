@@ -4,7 +4,7 @@
 use halite_core::{DType, TensorType};
 
 use super::{Rewriter, map_regions};
-use crate::{Binary, Graph, Literal, Node, Op, Value};
+use crate::{BinaryOp, Graph, Literal, Node, Op, Value};
 
 /// Drops operations whose result is their operand: `x * 1`, `x - 0`, a reshape to the same
 /// dimensions, a conversion to the same type, a slice of everything. Merges two reshapes,
@@ -55,12 +55,12 @@ fn unchanged(new: &Graph, makers: &[Option<usize>], node: &Node) -> Option<Value
     let is =
         |value, number| splat(new, makers, value).is_some_and(|literal| is_number(literal, number));
     match binary {
-        Binary::Multiply if is(right, 1) => Some(left),
-        Binary::Multiply if is(left, 1) => Some(right),
-        Binary::Divide if is(right, 1) => Some(left),
-        Binary::Subtract if is(right, 0) => Some(left),
-        Binary::Add if !new.ty(left).dtype().is_float() && is(right, 0) => Some(left),
-        Binary::Add if !new.ty(left).dtype().is_float() && is(left, 0) => Some(right),
+        BinaryOp::Multiply if is(right, 1) => Some(left),
+        BinaryOp::Multiply if is(left, 1) => Some(right),
+        BinaryOp::Divide if is(right, 1) => Some(left),
+        BinaryOp::Subtract if is(right, 0) => Some(left),
+        BinaryOp::Add if !new.ty(left).dtype().is_float() && is(right, 0) => Some(left),
+        BinaryOp::Add if !new.ty(left).dtype().is_float() && is(left, 0) => Some(right),
         _ => None,
     }
 }

@@ -16,7 +16,7 @@ use halite_core::{Capabilities, Kernels};
 
 use self::product::{Kind, Product, Types};
 use super::{Rewriter, dead_code, map_regions};
-use crate::{Convolution, Graph, Node, Op, Value};
+use crate::{ConvolutionAttributes, Graph, Node, Op, Value};
 
 /// Replaces convolutions of `f32` and `bf16`, and products of a few rows with a large matrix, by
 /// calls of halite's kernels.
@@ -121,8 +121,8 @@ fn is_called(product: &Product, capabilities: &Capabilities) -> bool {
 }
 
 /// A convolution, and the product that it computes.
-fn product(rewriter: &Rewriter, node: &Node) -> Option<(Convolution, Product)> {
-    let Op::Convolution(conv) = &node.op else {
+fn product(rewriter: &Rewriter, node: &Node) -> Option<(ConvolutionAttributes, Product)> {
+    let Op::Convolution(conv, ..) = &node.op else {
         return None;
     };
     let [left, right] = node.operands[..] else {
@@ -141,7 +141,7 @@ fn product(rewriter: &Rewriter, node: &Node) -> Option<(Convolution, Product)> {
 fn forward_kernel(
     rewriter: &mut Rewriter,
     node: &Node,
-    conv: &Convolution,
+    conv: &ConvolutionAttributes,
     product: &Product,
     reversals: &HashMap<Value, Reversal>,
 ) -> Value {

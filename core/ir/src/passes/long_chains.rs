@@ -57,13 +57,13 @@ mod tests {
     use halite_core::{DType, TensorType};
 
     use super::*;
-    use crate::Unary;
+    use crate::UnaryOp;
 
     fn barriers(length: usize) -> usize {
         let mut graph = Graph::new();
         let mut x = graph.input(TensorType::new(DType::F32, [2]));
         for _ in 0..length {
-            x = graph.push(Op::Unary(Unary::Tanh), &[x], None).unwrap()[0];
+            x = graph.push(Op::Unary(UnaryOp::Tanh), &[x], None).unwrap()[0];
         }
         graph.set_outputs(vec![x]);
         let graph = without_long_chains(graph);

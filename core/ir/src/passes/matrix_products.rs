@@ -3,7 +3,7 @@
 use halite_core::TensorType;
 
 use super::{Rewriter, map_regions};
-use crate::{Dot, Graph, Node, Op, Value};
+use crate::{DotAttributes, Graph, Node, Op, Value};
 
 /// Rewrites each dot without batch dimensions as a product of two matrices, between reshapes that
 /// move no elements. A dot is left unchanged if the contracted dimensions of an operand are neither
@@ -39,13 +39,16 @@ pub fn matrix_products(graph: Graph) -> Graph {
             reshape(graph, node.operands[0], &left.dims()),
             reshape(graph, node.operands[1], &right.dims()),
         ];
-        let dot = Op::Dot(Dot {
-            left_batch: vec![],
-            right_batch: vec![],
-            left_contract: vec![left.contract()],
-            right_contract: vec![right.contract()],
-            result: ty.dtype(),
-        });
+        let dot = Op::Dot(
+            DotAttributes {
+                lhs_batching: vec![],
+                rhs_batching: vec![],
+                lhs_contracting: vec![left.contract()],
+                rhs_contracting: vec![right.contract()],
+                ..DotAttributes::default()
+            },
+            ty.dtype(),
+        );
         let types = vec![ty.with_dims([left.free, right.free])];
         let product = graph.push_typed(dot, operands, types, node.origin)[0];
         let result = reshape(graph, product, ty.dims());
@@ -67,21 +70,21 @@ struct Matrix {
 /// Returns the operands of a dot as matrices; `None` if they are matrices already, or have no such
 /// form.
 fn matrices(graph: &Graph, node: &Node) -> Option<[Matrix; 2]> {
-    let Op::Dot(dot) = &node.op else {
+    let Op::Dot(dot, ..) = &node.op else {
         return None;
     };
     let [left, right] = [0, 1].map(|operand| graph.ty(node.operands[operand]));
-    if !dot.left_batch.is_empty() || (left.rank(), right.rank()) == (2, 2) {
+    if !dot.lhs_batching.is_empty() || (left.rank(), right.rank()) == (2, 2) {
         return None;
     }
     // The order of summation is free, but the same for both operands.
-    let contracted = dot.left_contract.iter().zip(&dot.right_contract);
+    let contracted = dot.lhs_contracting.iter().zip(&dot.rhs_contracting);
     let mut pairs: Vec<(usize, usize)> = contracted.map(|(&left, &right)| (left, right)).collect();
     pairs.sort_unstable();
-    let (left_contract, right_contract): (Vec<usize>, Vec<usize>) = pairs.into_iter().unzip();
+    let (lhs_contracting, rhs_contracting): (Vec<usize>, Vec<usize>) = pairs.into_iter().unzip();
     Some([
-        Matrix::new(left, &left_contract)?,
-        Matrix::new(right, &right_contract)?,
+        Matrix::new(left, &lhs_contracting)?,
+        Matrix::new(right, &rhs_contracting)?,
     ])
 }
 

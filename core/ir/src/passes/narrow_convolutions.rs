@@ -26,8 +26,8 @@ pub fn narrow_convolutions(graph: Graph) -> Graph {
         let both =
             matches!(narrow, DType::Bf16 | DType::F16) && rewriter.new.ty(y).dtype() == narrow;
         match &mut node.op {
-            Op::Convolution(convolution) if both && convolution.result == DType::F32 => {
-                convolution.result = narrow;
+            Op::Convolution(_, result) if both && *result == DType::F32 => {
+                *result = narrow;
                 let wide = rewriter.types[node.results[0].index()].clone();
                 let new = &mut rewriter.new;
                 let types = vec![wide.with_dtype(narrow)];

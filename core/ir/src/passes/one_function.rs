@@ -8,7 +8,7 @@ use std::panic::Location;
 use halite_core::{DType, TensorType};
 
 use super::{Rewriter, map_regions};
-use crate::{Dot, Family, Graph, Node, Op, Value, op::marker_op};
+use crate::{DotAttributes, Family, Graph, Node, Op, Value, op::marker_op};
 
 /// Returns the graph as it is printed with [`Interface::one_function`]; `None` where that does not
 /// pay, or the compiler cannot compile one of its operations in a function.
@@ -69,9 +69,9 @@ fn is_small(graph: &Graph, nodes: &mut usize) -> bool {
         Op::While { .. } | Op::Scan { .. } | Op::Checkpoint { .. } => {
             (node.op.regions().into_iter()).all(|region| is_small(region, nodes))
         }
-        Op::Dot(dot) => is_small_dot(graph, node, dot),
-        Op::Scatter(_)
-        | Op::Convolution(_)
+        Op::Dot(dot, ..) => is_small_dot(graph, node, dot),
+        Op::Scatter(..)
+        | Op::Convolution(..)
         | Op::ReduceWindow { .. }
         | Op::SelectAndScatter { .. }
         | Op::Sort { .. } => false,
@@ -88,14 +88,14 @@ fn is_small(graph: &Graph, nodes: &mut usize) -> bool {
 }
 
 /// Returns whether the dot is one of small matrices of `f32`.
-fn is_small_dot(graph: &Graph, node: &Node, dot: &Dot) -> bool {
+fn is_small_dot(graph: &Graph, node: &Node, dot: &DotAttributes) -> bool {
     let types = [0, 1].map(|operand| graph.ty(node.operands[operand]));
     let result = graph.ty(node.results[0]);
-    let depth = (dot.left_contract.iter())
+    let depth = (dot.lhs_contracting.iter())
         .map(|&dim| types[0].dims()[dim])
         .product();
     let is_f32 = [types[0], types[1], result].map(TensorType::dtype) == [DType::F32; 3];
-    let is_matrix = dot.left_batch.is_empty() && types.iter().all(|ty| ty.rank() == 2);
+    let is_matrix = dot.lhs_batching.is_empty() && types.iter().all(|ty| ty.rank() == 2);
     let multiplications = result.elements().saturating_mul(depth);
     is_f32 && is_matrix && depth <= LONGEST_CONTRACTION && multiplications <= MOST_MULTIPLICATIONS
 }
@@ -107,10 +107,10 @@ fn canonical_dots(graph: Graph) -> Graph {
     for mut node in nodes {
         map_regions(&mut node.op, canonical_dots);
         rewriter.map_operands(&mut node);
-        if let Op::Dot(dot) = &mut node.op {
+        if let Op::Dot(dot, ..) = &mut node.op {
             for (operand, contract, canonical) in [
-                (0, &mut dot.left_contract, 1),
-                (1, &mut dot.right_contract, 0),
+                (0, &mut dot.lhs_contracting, 1),
+                (1, &mut dot.rhs_contracting, 0),
             ] {
                 if **contract != [canonical] {
                     *contract = vec![canonical];

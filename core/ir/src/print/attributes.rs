@@ -5,10 +5,13 @@ use std::collections::HashSet;
 use halite_core::{DType, Error, Result, TensorType};
 
 use super::{Printer, ops::Cx};
-use crate::{Attribute, ConvDims, Convolution, CustomCall, Dot, Gather, Scatter};
+use crate::{
+    Attribute, ConvolutionAttributes, ConvolutionDims, CustomCall, DotAttributes, GatherAttributes,
+    Reduction, ScatterAttributes,
+};
 
 impl Printer<'_> {
-    pub(super) fn gather(&mut self, cx: Cx<'_>, gather: &Gather) -> u32 {
+    pub(super) fn gather(&mut self, cx: Cx<'_>, gather: &GatherAttributes) -> u32 {
         let number = self.begin(cx);
         self.w
             .text("\"stablehlo.gather\"(")
@@ -23,7 +26,7 @@ impl Printer<'_> {
             .list(&gather.operand_batching_dims);
         self.w
             .text(", start_indices_batching_dims = ")
-            .list(&gather.indices_batching_dims);
+            .list(&gather.start_indices_batching_dims);
         self.w
             .text(", start_index_map = ")
             .list(&gather.start_index_map);
@@ -31,7 +34,9 @@ impl Printer<'_> {
             .text(", index_vector_dim = ")
             .number(gather.index_vector_dim);
         self.w
-            .text(">, indices_are_sorted = false, slice_sizes = ")
+            .text(">, indices_are_sorted = ")
+            .text(boolean(gather.indices_are_sorted))
+            .text(", slice_sizes = ")
             .array(&gather.slice_sizes)
             .text("}> : ");
         self.function_type(cx);
@@ -39,9 +44,14 @@ impl Printer<'_> {
         number
     }
 
-    pub(super) fn scatter(&mut self, cx: Cx<'_>, scatter: &Scatter) -> u32 {
-        let (x, ty) = self.widened(cx, scatter.combine, 0);
-        let (updates, update) = self.widened(cx, scatter.combine, 2);
+    pub(super) fn scatter(
+        &mut self,
+        cx: Cx<'_>,
+        scatter: &ScatterAttributes,
+        combine: Option<Reduction>,
+    ) -> u32 {
+        let (x, ty) = self.widened(cx, combine, 0);
+        let (updates, update) = self.widened(cx, combine, 2);
         let number = self.begin(cx);
         self.w
             .text("\"stablehlo.scatter\"(")
@@ -55,10 +65,10 @@ impl Printer<'_> {
             .list(&scatter.inserted_window_dims);
         self.w
             .text(", input_batching_dims = ")
-            .list(&scatter.operand_batching_dims);
+            .list(&scatter.input_batching_dims);
         self.w
             .text(", scatter_indices_batching_dims = ")
-            .list(&scatter.indices_batching_dims);
+            .list(&scatter.scatter_indices_batching_dims);
         self.w
             .text(", scatter_dims_to_operand_dims = ")
             .list(&scatter.scatter_dims_to_operand_dims);
@@ -66,33 +76,37 @@ impl Printer<'_> {
             .text(", index_vector_dim = ")
             .number(scatter.index_vector_dim);
         self.w
-            .text(">, indices_are_sorted = false, unique_indices = ")
+            .text(">, indices_are_sorted = ")
+            .text(boolean(scatter.indices_are_sorted))
+            .text(", unique_indices = ")
             .text(boolean(scatter.unique_indices))
             .text("}> ({");
-        self.combine(scatter.combine, &TensorType::scalar(ty.dtype()));
+        self.combine(combine, &TensorType::scalar(ty.dtype()));
         self.w.text("}) : (").types(&[&ty, cx.types[1], &update]);
         self.w.text(") -> ").ty(&ty);
         self.end(cx);
         self.narrowed(cx, number, &ty)
     }
 
-    pub(super) fn dot(&mut self, cx: Cx<'_>, dot: &Dot) -> u32 {
+    pub(super) fn dot(&mut self, cx: Cx<'_>, dot: &DotAttributes) -> u32 {
         let number = self.begin(cx);
         self.w.text("stablehlo.dot_general ").names(cx.operands);
-        if !dot.left_batch.is_empty() {
+        if !dot.lhs_batching.is_empty() {
             self.w
                 .text(", batching_dims = ")
-                .list(&dot.left_batch)
+                .list(&dot.lhs_batching)
                 .text(" x ")
-                .list(&dot.right_batch);
+                .list(&dot.rhs_batching);
         }
         self.w
             .text(", contracting_dims = ")
-            .list(&dot.left_contract)
+            .list(&dot.lhs_contracting)
             .text(" x ")
-            .list(&dot.right_contract);
-        if self.full(cx) {
-            self.w.text(", precision = [HIGHEST, HIGHEST]");
+            .list(&dot.rhs_contracting);
+        let precision = self.precision(cx, &dot.precision);
+        if !precision.is_empty() {
+            self.w
+                .text(&format!(", precision = [{}]", precision.join(", ")));
         }
         self.w.text(" : ");
         self.function_type(cx);
@@ -100,7 +114,7 @@ impl Printer<'_> {
         number
     }
 
-    pub(super) fn convolution(&mut self, cx: Cx<'_>, conv: &Convolution) -> u32 {
+    pub(super) fn convolution(&mut self, cx: Cx<'_>, conv: &ConvolutionAttributes) -> u32 {
         let number = self.begin(cx);
         self.w
             .text("stablehlo.convolution(")
@@ -134,10 +148,13 @@ impl Printer<'_> {
             .text(" : i64, feature_group_count = ")
             .number(conv.feature_groups)
             .text(" : i64");
-        if self.full(cx) {
-            let highest = "#stablehlo<precision HIGHEST>";
-            let both = format!(", precision_config = [{highest}, {highest}]");
-            self.w.text(&both);
+        let precision = self.precision(cx, &conv.precision);
+        if !precision.is_empty() {
+            let precision: Vec<String> = (precision.iter())
+                .map(|name| format!("#stablehlo<precision {name}>"))
+                .collect();
+            let precision = format!(", precision_config = [{}]", precision.join(", "));
+            self.w.text(&precision);
         }
         self.w.text("} : ");
         self.function_type(cx);
@@ -145,13 +162,21 @@ impl Printer<'_> {
         number
     }
 
-    /// Whether a contraction must say that it has operands of `f32`.
-    fn full(&self, cx: Cx<'_>) -> bool {
-        self.full_products && cx.types.iter().any(|ty| ty.dtype() == DType::F32)
+    /// The precision of a contraction: its own, or that of an operand of `f32` where the program
+    /// asks for it.
+    fn precision<'p>(&self, cx: Cx<'_>, own: &'p [String]) -> Vec<&'p str> {
+        let full = self.full_products && cx.types.iter().any(|ty| ty.dtype() == DType::F32);
+        if own.iter().any(|name| name != "DEFAULT") {
+            own.iter().map(String::as_str).collect()
+        } else if full {
+            vec!["HIGHEST"; 2]
+        } else {
+            vec![]
+        }
     }
 
     /// Writes `[b, 0, 1, f]`.
-    fn conv_dims(&mut self, dims: &ConvDims, batch: &str, feature: &str) {
+    fn conv_dims(&mut self, dims: &ConvolutionDims, batch: &str, feature: &str) {
         self.w.text("[");
         for dim in 0..dims.spatial.len() + 2 {
             self.w.comma(dim);

@@ -36,7 +36,7 @@ fn collect(graph: &Graph, facts: &mut ProgramFacts) -> bool {
         facts.bf16 |= ty.dtype() == DType::Bf16;
     }
     graph.nodes().iter().all(|node| {
-        facts.convolutions |= matches!(node.op, Op::Convolution(_));
+        facts.convolutions |= matches!(node.op, Op::Convolution(..));
         !matches!(&node.op, Op::CustomCall(call) if call.decomposition.is_none())
             && (node.op.regions().into_iter()).all(|region| collect(region, facts))
     })

@@ -8,7 +8,7 @@ use super::{
     scan::Scan,
     writer::{Name, Writer},
 };
-use crate::{Comparison, CustomCall, Graph, Node, Op, Unary};
+use crate::{ComparisonDirection, CustomCall, Graph, Node, Op, UnaryOp};
 
 /// The node being printed.
 #[derive(Clone, Copy)]
@@ -41,10 +41,9 @@ impl Printer<'_> {
         Ok(Printed::Group(match &cx.node.op {
             Op::Constant(literal) => self.literal(literal, cx.node.origin),
             Op::Iota { ty, dim } => self.iota(cx, ty, *dim),
-            Op::Unary(Unary::Erf) => self.erf(cx),
-            Op::Unary(Unary::Logistic) => self.logistic(cx),
-            Op::Unary(Unary::IsFinite) => self.plain(cx, "is_finite"),
-            Op::Unary(Unary::PopulationCount) => self.alike(cx, "popcnt"),
+            Op::Unary(UnaryOp::Erf) => self.erf(cx),
+            Op::Unary(UnaryOp::Logistic) => self.logistic(cx),
+            Op::Unary(UnaryOp::IsFinite) => self.plain(cx, "is_finite"),
             Op::Unary(unary) => self.alike(cx, unary.name()),
             Op::Binary(binary) => self.alike(cx, binary.name()),
             Op::Compare(comparison) => self.comparison(cx, *comparison),
@@ -73,9 +72,9 @@ impl Printer<'_> {
                 interior,
             } => self.pad(cx, low, high, interior),
             Op::Gather(gather) => self.gather(cx, gather),
-            Op::Scatter(scatter) => self.scatter(cx, scatter),
-            Op::Dot(dot) => self.dot(cx, dot),
-            Op::Convolution(convolution) => self.convolution(cx, convolution),
+            Op::Scatter(scatter, combine) => self.scatter(cx, scatter, *combine),
+            Op::Dot(dot, ..) => self.dot(cx, dot),
+            Op::Convolution(convolution, ..) => self.convolution(cx, convolution),
             Op::Reduce { kind, dims } => self.reduce(cx, *kind, dims),
             Op::ArgReduce { kind, dim } => self.arg_reduce(cx, *kind, *dim),
             Op::ReduceWindow { kind, window } => self.reduce_window(cx, *kind, window),
@@ -273,14 +272,14 @@ impl Printer<'_> {
         })
     }
 
-    fn comparison(&mut self, cx: Cx<'_>, direction: Comparison) -> u32 {
+    fn comparison(&mut self, cx: Cx<'_>, direction: ComparisonDirection) -> u32 {
         let direction = match direction {
-            Comparison::Eq => "EQ",
-            Comparison::Ne => "NE",
-            Comparison::Lt => "LT",
-            Comparison::Le => "LE",
-            Comparison::Gt => "GT",
-            Comparison::Ge => "GE",
+            ComparisonDirection::Eq => "EQ",
+            ComparisonDirection::Ne => "NE",
+            ComparisonDirection::Lt => "LT",
+            ComparisonDirection::Le => "LE",
+            ComparisonDirection::Gt => "GT",
+            ComparisonDirection::Ge => "GE",
         };
         let number = self.begin(cx);
         self.w.text("stablehlo.compare ").text(direction);

@@ -8,7 +8,7 @@ use super::{
     regions::{combiner, comparison},
     writer::Name,
 };
-use crate::{Extreme, Reduction, Window};
+use crate::{Extreme, Reduction, WindowAttributes};
 
 impl Printer<'_> {
     pub(super) fn reduce(&mut self, cx: Cx<'_>, kind: Reduction, dims: &[usize]) -> u32 {
@@ -143,7 +143,12 @@ impl Printer<'_> {
         self.elementwise("or", better, first, "i1")
     }
 
-    pub(super) fn reduce_window(&mut self, cx: Cx<'_>, kind: Reduction, window: &Window) -> u32 {
+    pub(super) fn reduce_window(
+        &mut self,
+        cx: Cx<'_>,
+        kind: Reduction,
+        window: &WindowAttributes,
+    ) -> u32 {
         let (x, ty) = self.widened(cx, Some(kind), 0);
         let scalar = TensorType::scalar(ty.dtype());
         let init = self.identity(cx, kind, scalar.dtype());
@@ -169,7 +174,12 @@ impl Printer<'_> {
         self.narrowed(cx, number, &result)
     }
 
-    pub(super) fn select_and_scatter(&mut self, cx: Cx<'_>, kind: Extreme, window: &Window) -> u32 {
+    pub(super) fn select_and_scatter(
+        &mut self,
+        cx: Cx<'_>,
+        kind: Extreme,
+        window: &WindowAttributes,
+    ) -> u32 {
         let (x, ty) = self.widened(cx, Some(Reduction::Sum), 0);
         let (source, windows) = self.widened(cx, Some(Reduction::Sum), 1);
         let scalar = TensorType::scalar(ty.dtype());
@@ -204,11 +214,10 @@ impl Printer<'_> {
         self.narrowed(cx, number, &ty)
     }
 
-    fn padding(&mut self, window: &Window) {
-        let rows: Vec<[usize; 2]> = window
-            .padding
-            .iter()
-            .map(|&(low, high)| [low, high])
+    fn padding(&mut self, window: &WindowAttributes) {
+        // Checked by inference: it is not negative.
+        let rows: Vec<[usize; 2]> = (window.padding.iter())
+            .map(|&(low, high)| [low as usize, high as usize])
             .collect();
         self.w
             .text("padding = ")

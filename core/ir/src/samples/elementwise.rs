@@ -1,7 +1,7 @@
 //! Samples in elementwise operations.
 
 use super::{At, COMBINES, COUNTED, Place, SUMMED, Samples, Shared, is_linear};
-use crate::{Binary, Unary};
+use crate::{BinaryOp, UnaryOp};
 
 /// Of an operation that computes each element from those at its place.
 pub(super) fn combined(at: &At<'_>, operands: Vec<Samples>) -> Samples {
@@ -41,9 +41,9 @@ fn with_rank(at: &At<'_>, shared: Shared) -> Samples {
     }
 }
 
-pub(super) fn unary(at: &At<'_>, unary: Unary, operands: Vec<Samples>) -> Samples {
+pub(super) fn unary(at: &At<'_>, unary: UnaryOp, operands: Vec<Samples>) -> Samples {
     match (unary, &operands[0]) {
-        (Unary::Negate, Samples::Sum(sum)) => Samples::Sum(*sum),
+        (UnaryOp::Negate, Samples::Sum(sum)) => Samples::Sum(*sum),
         _ => combined(at, operands),
     }
 }
@@ -55,7 +55,7 @@ pub(super) fn converted(at: &At<'_>, is_float: bool, operands: Vec<Samples>) -> 
     }
 }
 
-pub(super) fn binary(at: &At<'_>, binary: Binary, operands: Vec<Samples>) -> Samples {
+pub(super) fn binary(at: &At<'_>, binary: BinaryOp, operands: Vec<Samples>) -> Samples {
     let mut sums = operands.iter().filter_map(|operand| match operand {
         Samples::Sum(sum) => Some(*sum),
         _ => None,

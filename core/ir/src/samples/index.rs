@@ -1,7 +1,7 @@
 //! Samples in operations that read or write at computed places.
 
 use super::{At, COMBINES, ORDER, Place, SUMMED, Samples};
-use crate::{Gather, Reduction, Scatter};
+use crate::{GatherAttributes, Reduction, ScatterAttributes};
 
 /// Dimensions below `rank` that are not among these, in order.
 fn others(rank: usize, dims: &[&[usize]]) -> Vec<usize> {
@@ -22,7 +22,7 @@ fn fits(one: &Samples, dim: usize, place: &Place) -> bool {
     }
 }
 
-pub(super) fn gather(at: &At<'_>, operands: Vec<Samples>, gather: &Gather) -> Samples {
+pub(super) fn gather(at: &At<'_>, operands: Vec<Samples>, gather: &GatherAttributes) -> Samples {
     let (x, indices) = (&operands[0], &operands[1]);
     let scattered = others(at.result().len(), &[&gather.offset_dims]);
     let of_indices = others(at.dims(1).len(), &[&[gather.index_vector_dim]]);
@@ -45,7 +45,7 @@ pub(super) fn gather(at: &At<'_>, operands: Vec<Samples>, gather: &Gather) -> Sa
             let is_whole = gather.slice_sizes[place.dim] == at.dims(0)[place.dim];
             match position(&gather.operand_batching_dims, place.dim) {
                 Some(batch) => {
-                    let dim = gather.indices_batching_dims[batch];
+                    let dim = gather.start_indices_batching_dims[batch];
                     along(dim, place).filter(|_| fits(indices, dim, place))
                 }
                 None if is_whole && matches!(indices, Samples::Shared(_)) => {
@@ -60,7 +60,12 @@ pub(super) fn gather(at: &At<'_>, operands: Vec<Samples>, gather: &Gather) -> Sa
     found.unwrap_or_else(|| at.met(COMBINES))
 }
 
-pub(super) fn scatter(at: &At<'_>, operands: Vec<Samples>, scatter: &Scatter) -> Samples {
+pub(super) fn scatter(
+    at: &At<'_>,
+    operands: Vec<Samples>,
+    scatter: &ScatterAttributes,
+    combine: Option<Reduction>,
+) -> Samples {
     let [x, indices, updates] = &operands[..] else {
         return at.met(COMBINES);
     };
@@ -80,16 +85,13 @@ pub(super) fn scatter(at: &At<'_>, operands: Vec<Samples>, scatter: &Scatter) ->
     let of_indices = others(at.dims(1).len(), &[&[scatter.index_vector_dim]]);
     let windows = others(
         at.dims(0).len(),
-        &[
-            &scatter.inserted_window_dims,
-            &scatter.operand_batching_dims,
-        ],
+        &[&scatter.inserted_window_dims, &scatter.input_batching_dims],
     );
-    let is_sum = scatter.combine == Some(Reduction::Sum);
+    let is_sum = combine == Some(Reduction::Sum);
     // The dimension of `x` that this one of the indices belongs to, if it is one of batches.
     let batch = |dim: usize| {
-        let at = position(&scatter.indices_batching_dims, dim)?;
-        Some(scatter.operand_batching_dims[at])
+        let at = position(&scatter.scatter_indices_batching_dims, dim)?;
+        Some(scatter.input_batching_dims[at])
     };
     // What is written at places that this dimension of the indices has.
     let written = |dim: usize, place: &Place| match batch(dim) {

@@ -1,7 +1,7 @@
 //! Samples in operations that move elements, or take some of them.
 
 use super::{At, COMBINES, ORDER, Place, SUMMED, Samples, Shared, Walk, elementwise::combined};
-use crate::Window;
+use crate::WindowAttributes;
 
 /// With other places, or without those for which `to` returns nothing. A value along samples keeps
 /// them.
@@ -119,7 +119,7 @@ pub(super) fn pad(
     })
 }
 
-pub(super) fn windows(at: &At<'_>, operands: Vec<Samples>, window: &Window) -> Samples {
+pub(super) fn windows(at: &At<'_>, operands: Vec<Samples>, window: &WindowAttributes) -> Samples {
     let all = combined(at, operands);
     whole(at, &all, |place| {
         let dim = place.dim;

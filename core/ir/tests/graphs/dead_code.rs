@@ -1,21 +1,21 @@
 //! Dead-code elimination.
 
 use expect_test::expect;
-use halite_ir::{Binary, Graph, Literal, Op, Remat, Unary, Value, dead_code, optimize, verify};
+use halite_ir::{BinaryOp, Graph, Literal, Op, Remat, UnaryOp, Value, dead_code, optimize, verify};
 
 use crate::graphs::{call, check, f32, graph, push};
 
 #[test]
 fn dead_code_keeps_side_effects() {
     let dead = graph(|graph, x| {
-        let unused = push(graph, Op::Unary(Unary::Tanh), &[x]);
-        push(graph, Op::Unary(Unary::Sine), &[unused]);
-        let logged = push(graph, Op::Unary(Unary::Cosine), &[x]);
+        let unused = push(graph, Op::Unary(UnaryOp::Tanh), &[x]);
+        push(graph, Op::Unary(UnaryOp::Sine), &[unused]);
+        let logged = push(graph, Op::Unary(UnaryOp::Cosine), &[x]);
         graph.push(call(true), &[logged], None).unwrap();
         graph.push(call(false), &[x], None).unwrap();
-        let y = push(graph, Op::Unary(Unary::Exponential), &[x]);
+        let y = push(graph, Op::Unary(UnaryOp::Exponential), &[x]);
         let inner = crate::graphs::graph(|graph, x| {
-            push(graph, Op::Unary(Unary::Sqrt), &[x]);
+            push(graph, Op::Unary(UnaryOp::Sqrt), &[x]);
             graph.push(call(true), &[x], None).unwrap();
             vec![x]
         });
@@ -58,7 +58,7 @@ fn scan() -> Graph {
     let mut body = Graph::new();
     let inputs = [0; 7].map(|_| body.input(x.clone()));
     let [first, second, third, invariant, unused, slice, other] = inputs;
-    let mut add = |a, b| push(&mut body, Op::Binary(Binary::Add), &[a, b]);
+    let mut add = |a, b| push(&mut body, Op::Binary(BinaryOp::Add), &[a, b]);
     let next = [
         add(first, second),
         add(second, invariant),
@@ -139,7 +139,7 @@ fn a_scan_keeps_what_its_needed_results_need() {
 fn scan_with_side_effect_keeps_its_results() {
     let mut body = Graph::new();
     let (x, slice) = (body.input(f32(&[])), body.input(f32(&[])));
-    let next = push(&mut body, Op::Binary(Binary::Add), &[x, slice]);
+    let next = push(&mut body, Op::Binary(BinaryOp::Add), &[x, slice]);
     body.push(call(true), &[x], None).unwrap();
     body.set_outputs(vec![next, next]);
     let mut graph = Graph::new();
@@ -174,8 +174,8 @@ fn a_checkpoint_keeps_what_its_needed_results_need() {
     let mut body = Graph::new();
     let (x, y) = (body.input(f32(&[2, 3])), body.input(f32(&[2, 3])));
     let outputs = vec![
-        push(&mut body, Op::Unary(Unary::Tanh), &[x]),
-        push(&mut body, Op::Unary(Unary::Exponential), &[y]),
+        push(&mut body, Op::Unary(UnaryOp::Tanh), &[x]),
+        push(&mut body, Op::Unary(UnaryOp::Exponential), &[y]),
     ];
     body.set_outputs(outputs);
     let mut graph = Graph::new();

@@ -3,7 +3,8 @@
 use expect_test::{Expect, expect};
 use halite_core::{DType, Faults, MeshShape, TensorType};
 use halite_ir::{
-    ConvDims, Convolution, Dot, Graph, Interface, Op, Scatter, Value, around_faults, text, verify,
+    ConvolutionAttributes, ConvolutionDims, DotAttributes, Graph, Interface, Op, ScatterAttributes,
+    Value, around_faults, text, verify,
 };
 
 use crate::graphs::{f32, push};
@@ -29,17 +30,17 @@ pub(crate) fn check(graph: &Graph, axes: &[(&str, usize)], expected: Expect) {
 
 /// A convolution of sequences of five elements by a kernel of two.
 fn convolution(padding: (i64, i64), input_dilation: usize, groups: usize) -> Graph {
-    let last = ConvDims {
+    let last = ConvolutionDims {
         batch: 0,
         feature: 2,
         spatial: vec![1],
     };
-    let kernel = ConvDims {
+    let kernel = ConvolutionDims {
         batch: 2,
         feature: 1,
         spatial: vec![0],
     };
-    let conv = Convolution {
+    let conv = ConvolutionAttributes {
         input: last.clone(),
         kernel,
         output: last,
@@ -50,14 +51,14 @@ fn convolution(padding: (i64, i64), input_dilation: usize, groups: usize) -> Gra
         reversal: vec![false],
         feature_groups: groups,
         batch_groups: 1,
-        result: DType::F32,
+        precision: Vec::new(),
     };
     let mut graph = Graph::new();
     let operands = [
         graph.input(f32(&[4, 5, 2])),
         graph.input(f32(&[2, 2 / groups, 2])),
     ];
-    let result = push(&mut graph, Op::Convolution(conv), &operands);
+    let result = push(&mut graph, Op::Convolution(conv, DType::F32), &operands);
     graph.set_outputs(vec![result]);
     graph
 }
@@ -191,14 +192,14 @@ fn starts_of_slices_are_clamped() {
 fn product() -> Graph {
     let mut graph = Graph::new();
     let operands = [graph.input(f32(&[4, 5, 2])), graph.input(f32(&[4, 2, 3]))];
-    let dot = Dot {
-        left_batch: vec![0],
-        right_batch: vec![0],
-        left_contract: vec![2],
-        right_contract: vec![1],
-        result: DType::F32,
+    let dot = DotAttributes {
+        lhs_batching: vec![0],
+        rhs_batching: vec![0],
+        lhs_contracting: vec![2],
+        rhs_contracting: vec![1],
+        ..DotAttributes::default()
     };
-    let result = push(&mut graph, Op::Dot(dot), &operands);
+    let result = push(&mut graph, Op::Dot(dot, DType::F32), &operands);
     graph.set_outputs(vec![result]);
     graph
 }
@@ -233,7 +234,7 @@ fn products_are_sharded_as_their_operands() {
 /// reversal. `kernel` changes what it convolves with.
 fn grouped(reversal: bool, kernel: impl FnOnce(&mut Graph, Value) -> Value) -> Graph {
     let mut graph = convolution((0, 0), 1, 1);
-    let Op::Convolution(mut conv) = graph.nodes()[0].op.clone() else {
+    let Op::Convolution(mut conv, dtype) = graph.nodes()[0].op.clone() else {
         unreachable!("a convolution")
     };
     conv.batch_groups = 2;
@@ -241,7 +242,7 @@ fn grouped(reversal: bool, kernel: impl FnOnce(&mut Graph, Value) -> Value) -> G
     graph = Graph::new();
     let operands = [graph.input(f32(&[4, 5, 2])), graph.input(f32(&[2, 2, 2]))];
     let by = kernel(&mut graph, operands[1]);
-    let result = push(&mut graph, Op::Convolution(conv), &[operands[0], by]);
+    let result = push(&mut graph, Op::Convolution(conv, dtype), &[operands[0], by]);
     graph.set_outputs(vec![result]);
     graph
 }
@@ -283,14 +284,13 @@ fn batch_groups_of_reversed_kernels_are_feature_groups() {
 fn integers_are_convolved_by_products() {
     let conv = convolution((1, 0), 1, 1);
     let op = conv.nodes()[0].op.clone();
-    let Op::Convolution(mut conv) = op else {
+    let Op::Convolution(conv, _) = op else {
         unreachable!("a convolution")
     };
-    conv.result = DType::S32;
     let mut graph = Graph::new();
     let operands =
         [&[4, 5, 2], &[2, 2, 2]].map(|dims| graph.input(TensorType::new(DType::S8, dims)));
-    let result = push(&mut graph, Op::Convolution(conv), &operands);
+    let result = push(&mut graph, Op::Convolution(conv, DType::S32), &operands);
     graph.set_outputs(vec![result]);
     check(
         &graph,
@@ -322,17 +322,17 @@ fn scatter(windows: bool) -> Graph {
         graph.input(TensorType::new(DType::U8, [4])),
         graph.input(f32(if windows { &[4, 2, 3] } else { &[4, 3] })),
     ];
-    let scatter = Scatter {
-        combine: None,
+    let scatter = ScatterAttributes {
         update_window_dims: if windows { vec![1, 2] } else { vec![1] },
         inserted_window_dims: if windows { vec![] } else { vec![0] },
-        operand_batching_dims: vec![],
-        indices_batching_dims: vec![],
+        input_batching_dims: vec![],
+        scatter_indices_batching_dims: vec![],
         scatter_dims_to_operand_dims: vec![0],
         index_vector_dim: 1,
         unique_indices: false,
+        indices_are_sorted: false,
     };
-    let result = push(&mut graph, Op::Scatter(scatter), &operands);
+    let result = push(&mut graph, Op::Scatter(scatter, None), &operands);
     graph.set_outputs(vec![result]);
     graph
 }

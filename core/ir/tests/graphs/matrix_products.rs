@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use halite_core::DType;
-use halite_ir::{Dot, Graph, Op, matrix_products, optimize, verify};
+use halite_ir::{DotAttributes, Graph, Op, matrix_products, optimize, verify};
 
 use crate::graphs::{f32, push};
 
@@ -10,13 +10,16 @@ use crate::graphs::{f32, push};
 fn dot(left: &[usize], right: &[usize], batch: usize, pairs: &[(usize, usize)]) -> Graph {
     let mut graph = Graph::new();
     let operands = [graph.input(f32(left)), graph.input(f32(right))];
-    let dot = Op::Dot(Dot {
-        left_batch: (0..batch).collect(),
-        right_batch: (0..batch).collect(),
-        left_contract: pairs.iter().map(|pair| pair.0).collect(),
-        right_contract: pairs.iter().map(|pair| pair.1).collect(),
-        result: DType::F32,
-    });
+    let dot = Op::Dot(
+        DotAttributes {
+            lhs_batching: (0..batch).collect(),
+            rhs_batching: (0..batch).collect(),
+            lhs_contracting: pairs.iter().map(|pair| pair.0).collect(),
+            rhs_contracting: pairs.iter().map(|pair| pair.1).collect(),
+            ..DotAttributes::default()
+        },
+        DType::F32,
+    );
     let result = push(&mut graph, dot, &operands);
     graph.set_outputs(vec![result]);
     graph
@@ -31,7 +34,9 @@ fn check(graph: Graph, expected: Expect) {
     let lines: Vec<String> = (after.nodes().iter())
         .map(|node| {
             let contracted = match &node.op {
-                Op::Dot(dot) => format!(" {:?} x {:?}", dot.left_contract, dot.right_contract),
+                Op::Dot(dot, ..) => {
+                    format!(" {:?} x {:?}", dot.lhs_contracting, dot.rhs_contracting)
+                }
                 _ => String::new(),
             };
             let ty = after.ty(node.results[0]);

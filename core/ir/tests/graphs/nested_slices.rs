@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use halite_core::{DType, TensorType};
-use halite_ir::{Gather, Graph, Op};
+use halite_ir::{GatherAttributes, Graph, Op};
 
 use crate::graphs::{f32, faults::check, push};
 
@@ -16,14 +16,15 @@ fn slices_of_slices_are_clamped() {
     let slice = |size| Op::DynamicSlice { sizes: vec![size] };
     let part = push(&mut graph, slice(5), &[x, i]);
     let part = push(&mut graph, Op::Convert(DType::F64), &[part]);
-    let gather = Gather {
+    let gather = GatherAttributes {
         offset_dims: vec![],
         collapsed_slice_dims: vec![0],
         operand_batching_dims: vec![],
-        indices_batching_dims: vec![],
+        start_indices_batching_dims: vec![],
         start_index_map: vec![0],
         index_vector_dim: 0,
         slice_sizes: vec![1],
+        indices_are_sorted: false,
     };
     let element = push(&mut graph, Op::Gather(gather), &[part, j]);
     let alone = push(&mut graph, slice(5), &[y, i]);

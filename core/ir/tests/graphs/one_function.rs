@@ -1,7 +1,7 @@
 //! Small programs as one function.
 
 use halite_core::DType;
-use halite_ir::{Dot, Graph, Op, one_function, scanned, verify};
+use halite_ir::{DotAttributes, Graph, Op, one_function, scanned, verify};
 
 use crate::graphs::{f32, push};
 
@@ -9,13 +9,16 @@ use crate::graphs::{f32, push};
 fn product(left: &[usize], right: &[usize], contract: [usize; 2]) -> Graph {
     let mut graph = Graph::new();
     let operands = [graph.input(f32(left)), graph.input(f32(right))];
-    let dot = Op::Dot(Dot {
-        left_batch: vec![],
-        right_batch: vec![],
-        left_contract: vec![contract[0]],
-        right_contract: vec![contract[1]],
-        result: DType::F32,
-    });
+    let dot = Op::Dot(
+        DotAttributes {
+            lhs_batching: vec![],
+            rhs_batching: vec![],
+            lhs_contracting: vec![contract[0]],
+            rhs_contracting: vec![contract[1]],
+            ..DotAttributes::default()
+        },
+        DType::F32,
+    );
     let result = push(&mut graph, dot, &operands);
     graph.set_outputs(vec![result]);
     graph
@@ -28,11 +31,11 @@ fn dots_contract_the_last_with_the_first_dimension() {
         let after = one_function(&graph, true).unwrap();
         verify(&after).unwrap();
         let (last, before) = after.nodes().split_last().unwrap();
-        let Op::Dot(dot) = &last.op else {
+        let Op::Dot(dot, ..) = &last.op else {
             panic!("{:?}", last.op)
         };
         assert_eq!(
-            (&*dot.left_contract, &*dot.right_contract),
+            (&*dot.lhs_contracting, &*dot.rhs_contracting),
             (&[1][..], &[0][..])
         );
         let names = before.iter().map(|node| node.op.name());

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use halite_core::DType;
-use halite_ir::{Binary, Graph, Literal, Op, Value, common_subexpressions, identities, optimize};
+use halite_ir::{BinaryOp, Graph, Literal, Op, Value, common_subexpressions, identities, optimize};
 
 use crate::graphs::{call, check, graph, push};
 
@@ -17,10 +17,10 @@ fn merging_skips_barriers() {
         let other = splat(graph, -0.0);
         let zero = splat(graph, 0.0);
         let (y, z) = (
-            push(graph, Op::Binary(Binary::Multiply), &[x, a]),
-            push(graph, Op::Binary(Binary::Multiply), &[x, b]),
+            push(graph, Op::Binary(BinaryOp::Multiply), &[x, a]),
+            push(graph, Op::Binary(BinaryOp::Multiply), &[x, b]),
         );
-        let turned = push(graph, Op::Binary(Binary::Multiply), &[a, x]);
+        let turned = push(graph, Op::Binary(BinaryOp::Multiply), &[a, x]);
         let barriers = [y, z].map(|value| push(graph, Op::OptimizationBarrier, &[value]));
         let numbers = [other, zero];
         [y, z, turned]
@@ -64,10 +64,10 @@ fn merging_skips_barriers() {
 fn identities_are_exact_in_every_bit() {
     let same = graph(|graph, x| {
         let (one, zero, minus_zero) = (splat(graph, 1.0), splat(graph, 0.0), splat(graph, -0.0));
-        let a = push(graph, Op::Binary(Binary::Multiply), &[x, one]);
-        let a = push(graph, Op::Binary(Binary::Multiply), &[one, a]);
-        let a = push(graph, Op::Binary(Binary::Divide), &[a, one]);
-        let a = push(graph, Op::Binary(Binary::Subtract), &[a, zero]);
+        let a = push(graph, Op::Binary(BinaryOp::Multiply), &[x, one]);
+        let a = push(graph, Op::Binary(BinaryOp::Multiply), &[one, a]);
+        let a = push(graph, Op::Binary(BinaryOp::Divide), &[a, one]);
+        let a = push(graph, Op::Binary(BinaryOp::Subtract), &[a, zero]);
         let a = push(graph, Op::Convert(DType::F32), &[a]);
         let a = push(
             graph,
@@ -78,8 +78,8 @@ fn identities_are_exact_in_every_bit() {
             },
             &[a],
         );
-        let kept = push(graph, Op::Binary(Binary::Add), &[a, zero]);
-        let also = push(graph, Op::Binary(Binary::Subtract), &[a, minus_zero]);
+        let kept = push(graph, Op::Binary(BinaryOp::Add), &[a, zero]);
+        let also = push(graph, Op::Binary(BinaryOp::Subtract), &[a, minus_zero]);
         vec![a, kept, also]
     });
     check(

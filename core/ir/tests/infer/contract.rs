@@ -2,29 +2,32 @@
 
 use expect_test::expect;
 use halite_core::DType::*;
-use halite_ir::{ConvDims, Convolution, Dot, Op};
+use halite_ir::{ConvolutionAttributes, ConvolutionDims, DotAttributes, Op};
 
 use crate::infer::check;
 
+/// A product of matrices.
+fn matrices() -> DotAttributes {
+    DotAttributes {
+        lhs_contracting: vec![1],
+        rhs_contracting: vec![0],
+        ..DotAttributes::default()
+    }
+}
+
 /// A product of matrices, with changes.
-fn dot(change: fn(&mut Dot)) -> Op {
-    let mut dot = Dot {
-        left_batch: vec![],
-        right_batch: vec![],
-        left_contract: vec![1],
-        right_contract: vec![0],
-        result: F32,
-    };
+fn dot(change: fn(&mut DotAttributes)) -> Op {
+    let mut dot = matrices();
     change(&mut dot);
-    Op::Dot(dot)
+    Op::Dot(dot, F32)
 }
 
 /// Operands that fit [`conv`].
 const CONV: &str = "f32[2,8,8,6] f32[3,3,6,4]";
 
 /// A convolution of images, with changes.
-fn conv(change: fn(&mut Convolution)) -> Op {
-    let mut conv = Convolution {
+fn conv(change: fn(&mut ConvolutionAttributes)) -> Op {
+    let mut conv = ConvolutionAttributes {
         input: dims(0, 3, [1, 2]),
         kernel: dims(3, 2, [0, 1]),
         output: dims(0, 3, [1, 2]),
@@ -35,14 +38,14 @@ fn conv(change: fn(&mut Convolution)) -> Op {
         reversal: vec![false, false],
         feature_groups: 1,
         batch_groups: 1,
-        result: F32,
+        precision: Vec::new(),
     };
     change(&mut conv);
-    Op::Convolution(conv)
+    Op::Convolution(conv, F32)
 }
 
-fn dims(batch: usize, feature: usize, spatial: [usize; 2]) -> ConvDims {
-    ConvDims {
+fn dims(batch: usize, feature: usize, spatial: [usize; 2]) -> ConvolutionDims {
+    ConvolutionDims {
         batch,
         feature,
         spatial: spatial.to_vec(),
@@ -56,16 +59,16 @@ fn dot_errors() {
             (dot(|_| ()), "f32[3,8] f32[7,2]"),
             (dot(|_| ()), "f32[3,8] bf16[8,2]"),
             (dot(|_| ()), "f32[8] f32[8,2]"),
-            (dot(|d| d.right_contract = vec![]), "f32[3,8] f32[8,2]"),
+            (dot(|d| d.rhs_contracting = vec![]), "f32[3,8] f32[8,2]"),
             (
-                dot(|d| (d.left_batch, d.right_batch) = (vec![1], vec![1])),
+                dot(|d| (d.lhs_batching, d.rhs_batching) = (vec![1], vec![1])),
                 "f32[3,8] f32[8,8]",
             ),
             (
-                dot(|d| (d.left_batch, d.right_batch) = (vec![0], vec![1])),
+                dot(|d| (d.lhs_batching, d.rhs_batching) = (vec![0], vec![1])),
                 "f32[3,8] f32[8,2]",
             ),
-            (dot(|d| d.result = Bf16), "f32[3,8] f32[8,2]"),
+            (Op::Dot(matrices(), Bf16), "f32[3,8] f32[8,2]"),
             (dot(|_| ()), "bool[3,8] bool[8,2]"),
         ],
         expect![[r#"

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use halite_core::DType::*;
-use halite_ir::{Binary, Comparison, Op, Unary};
+use halite_ir::{BinaryOp, ComparisonDirection, Op, UnaryOp};
 
 use crate::infer::check;
 
@@ -10,13 +10,13 @@ use crate::infer::check;
 fn binary_operand_types() {
     check(
         [
-            (Op::Binary(Binary::Add), "f32[3,4] f32[4,3]"),
-            (Op::Binary(Binary::Add), "f32[3] bf16[3]"),
-            (Op::Binary(Binary::Multiply), "f32[3]"),
-            (Op::Binary(Binary::And), "f32[3] f32[3]"),
-            (Op::Binary(Binary::Subtract), "bool[3] bool[3]"),
-            (Op::Binary(Binary::Atan2), "s32[] s32[]"),
-            (Op::Compare(Comparison::Lt), "f32[2] f32[]"),
+            (Op::Binary(BinaryOp::Add), "f32[3,4] f32[4,3]"),
+            (Op::Binary(BinaryOp::Add), "f32[3] bf16[3]"),
+            (Op::Binary(BinaryOp::Multiply), "f32[3]"),
+            (Op::Binary(BinaryOp::And), "f32[3] f32[3]"),
+            (Op::Binary(BinaryOp::Subtract), "bool[3] bool[3]"),
+            (Op::Binary(BinaryOp::Atan2), "s32[] s32[]"),
+            (Op::Compare(ComparisonDirection::Lt), "f32[2] f32[]"),
         ],
         expect![[r#"
             add: f32[3, 4] and f32[4, 3] differ; elementwise operations need equal types (broadcast first)
@@ -34,10 +34,10 @@ fn binary_operand_types() {
 fn unary_operand_types() {
     check(
         [
-            (Op::Unary(Unary::Exponential), "s32[2]"),
-            (Op::Unary(Unary::Abs), "u8[2]"),
-            (Op::Unary(Unary::Not), "f32[2]"),
-            (Op::Unary(Unary::PopulationCount), "f32[2] f32[2]"),
+            (Op::Unary(UnaryOp::Exponential), "s32[2]"),
+            (Op::Unary(UnaryOp::Abs), "u8[2]"),
+            (Op::Unary(UnaryOp::Not), "f32[2]"),
+            (Op::Unary(UnaryOp::Popcnt), "f32[2] f32[2]"),
         ],
         expect![[r#"
             exponential: s32[2] has elements of type s32; takes floats (convert first)

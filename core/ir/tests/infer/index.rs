@@ -1,39 +1,42 @@
 //! Operations that move elements by indices known only when they run.
 
 use expect_test::expect;
-use halite_ir::{Gather, Op, Reduction, Scatter};
+use halite_ir::{GatherAttributes, Op, Reduction, ScatterAttributes};
 
 use crate::infer::check;
 
 /// Gathers rows of `[6, 4]` by indices `[3, 1]`, with changes.
-fn gather(change: fn(&mut Gather)) -> Op {
-    let mut gather = Gather {
+fn gather(change: fn(&mut GatherAttributes)) -> Op {
+    let mut gather = GatherAttributes {
         offset_dims: vec![1],
         collapsed_slice_dims: vec![0],
         operand_batching_dims: vec![],
-        indices_batching_dims: vec![],
+        start_indices_batching_dims: vec![],
         start_index_map: vec![0],
         index_vector_dim: 1,
         slice_sizes: vec![1, 4],
+        indices_are_sorted: false,
     };
     change(&mut gather);
     Op::Gather(gather)
 }
 
-/// Adds rows to `[6, 4]` by indices `[3, 1]`, with changes.
-fn scatter(change: fn(&mut Scatter)) -> Op {
-    let mut scatter = Scatter {
-        combine: Some(Reduction::Sum),
+/// Writes rows of `[6, 4]` by indices `[3, 1]`.
+fn rows() -> ScatterAttributes {
+    ScatterAttributes {
         update_window_dims: vec![1],
         inserted_window_dims: vec![0],
-        operand_batching_dims: vec![],
-        indices_batching_dims: vec![],
         scatter_dims_to_operand_dims: vec![0],
         index_vector_dim: 1,
-        unique_indices: false,
-    };
+        ..ScatterAttributes::default()
+    }
+}
+
+/// Adds rows, with changes.
+fn scatter(change: fn(&mut ScatterAttributes)) -> Op {
+    let mut scatter = rows();
     change(&mut scatter);
-    Op::Scatter(scatter)
+    Op::Scatter(scatter, Some(Reduction::Sum))
 }
 
 #[test]
@@ -62,11 +65,15 @@ fn gather_errors() {
                 "f32[6,4] s32[3]",
             ),
             (
-                gather(|g| (g.operand_batching_dims, g.indices_batching_dims) = (vec![1], vec![0])),
+                gather(|g| {
+                    (g.operand_batching_dims, g.start_indices_batching_dims) = (vec![1], vec![0])
+                }),
                 "f32[6,4] s32[3]",
             ),
             (
-                gather(|g| (g.operand_batching_dims, g.indices_batching_dims) = (vec![1], vec![1])),
+                gather(|g| {
+                    (g.operand_batching_dims, g.start_indices_batching_dims) = (vec![1], vec![1])
+                }),
                 "f32[6,4] s32[3,1]",
             ),
         ],
@@ -99,7 +106,7 @@ fn scatter_errors() {
             (scatter(|_| ()), "f32[6,4] s32[3] f32[2,4]"),
             (scatter(|_| ()), "f32[6,4] s32[3] f32[3,5]"),
             (
-                scatter(|s| s.combine = Some(Reduction::And)),
+                Op::Scatter(rows(), Some(Reduction::And)),
                 "f32[6,4] s32[3] f32[3,4]",
             ),
             (

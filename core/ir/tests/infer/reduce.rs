@@ -1,13 +1,13 @@
 //! Reductions, windows and sort.
 
 use expect_test::expect;
-use halite_ir::{Extreme, Op, Reduction, Window};
+use halite_ir::{Extreme, Op, Reduction, WindowAttributes};
 
 use crate::infer::check;
 
 /// Windows of 2 by 2 that do not overlap, with changes.
-fn window(change: fn(&mut Window)) -> Window {
-    let mut window = Window {
+fn window(change: fn(&mut WindowAttributes)) -> WindowAttributes {
+    let mut window = WindowAttributes {
         sizes: vec![2, 2],
         strides: vec![2, 2],
         base_dilations: vec![1, 1],
@@ -65,8 +65,9 @@ fn window_errors() {
             (windows(|w| w.sizes = vec![2, 0]), "f32[4,4]"),
             (windows(|w| w.strides = vec![0, 1]), "f32[4,4]"),
             (windows(|w| w.padding = vec![(0, 0)]), "f32[4,4]"),
+            (windows(|w| w.padding = vec![(0, 0), (0, -1)]), "f32[4,4]"),
             (
-                windows(|w| w.padding = vec![(usize::MAX, 0), (0, 0)]),
+                windows(|w| w.padding = vec![(i64::MAX, i64::MAX), (0, 0)]),
                 "f32[4,4]",
             ),
             (

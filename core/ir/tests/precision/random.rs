@@ -2,8 +2,8 @@
 
 use halite_core::{DType, DTypePolicy, Narrowing, TensorType};
 use halite_ir::{
-    Binary, Comparison, Dot, Extreme, Graph, Literal, Op, Reduction, Unary, Value, Window,
-    optimize, verify, with_precision,
+    BinaryOp, ComparisonDirection, DotAttributes, Extreme, Graph, Literal, Op, Reduction, UnaryOp,
+    Value, WindowAttributes, optimize, verify, with_precision,
 };
 use proptest::prelude::*;
 
@@ -46,13 +46,13 @@ impl Step {
         Some(match kind % 26 {
             0 | 1 => (product(rank, graph.ty(x).dtype()), vec![x, y]),
             2 => (product(rank, DType::F32), vec![x, y]),
-            3 => (Op::Binary(Binary::Add), vec![x, y]),
-            4 => (Op::Binary(Binary::Divide), vec![x, y]),
-            5 => (Op::Binary(Binary::Power), vec![x, y]),
-            6 => (Op::Unary(Unary::Tanh), vec![x]),
-            7 => (Op::Unary(Unary::Exponential), vec![x]),
-            8 => (Op::Unary(Unary::IsFinite), vec![x]),
-            9 => (Op::Compare(Comparison::Lt), vec![x, y]),
+            3 => (Op::Binary(BinaryOp::Add), vec![x, y]),
+            4 => (Op::Binary(BinaryOp::Divide), vec![x, y]),
+            5 => (Op::Binary(BinaryOp::Power), vec![x, y]),
+            6 => (Op::Unary(UnaryOp::Tanh), vec![x]),
+            7 => (Op::Unary(UnaryOp::Exponential), vec![x]),
+            8 => (Op::Unary(UnaryOp::IsFinite), vec![x]),
+            9 => (Op::Compare(ComparisonDirection::Lt), vec![x, y]),
             10 => (Op::Select, vec![pick(a.wrapping_mul(7)), x, y]),
             11 => (Op::Convert(DTYPES[usize::from(b) % DTYPES.len()]), vec![x]),
             12 => (broadcast(dims), vec![x]),
@@ -86,13 +86,16 @@ const DTYPES: [DType; 6] = [
 ];
 
 fn product(rank: usize, result: DType) -> Op {
-    Op::Dot(Dot {
-        left_batch: vec![],
-        right_batch: vec![],
-        left_contract: vec![rank.max(1) - 1],
-        right_contract: vec![0],
+    Op::Dot(
+        DotAttributes {
+            lhs_batching: vec![],
+            rhs_batching: vec![],
+            lhs_contracting: vec![rank.max(1) - 1],
+            rhs_contracting: vec![0],
+            ..DotAttributes::default()
+        },
         result,
-    })
+    )
 }
 
 fn broadcast(dims: Vec<usize>) -> Op {
@@ -124,7 +127,7 @@ fn sort(dim: usize) -> Op {
 }
 
 fn reduce_window(kind: Reduction, rank: usize, b: u16) -> Op {
-    let window = Window {
+    let window = WindowAttributes {
         sizes: vec![2; rank],
         strides: vec![1 + usize::from(b) % 2; rank],
         base_dilations: vec![1; rank],
@@ -138,7 +141,7 @@ fn reduce_window(kind: Reduction, rank: usize, b: u16) -> Op {
 fn case(ty: &TensorType) -> Op {
     let mut branch = Graph::new();
     let x = branch.input(ty.clone());
-    let branches = match branch.push(Op::Unary(Unary::Tanh), &[x], None) {
+    let branches = match branch.push(Op::Unary(UnaryOp::Tanh), &[x], None) {
         Ok(results) => {
             let outputs = results.to_vec();
             branch.set_outputs(outputs);
@@ -158,17 +161,20 @@ fn scan(carried: &TensorType, scanned: &TensorType, reverse: bool) -> Option<Op>
         body.input(scanned.with_dims(row)),
     );
     let contract: Vec<usize> = row.len().checked_sub(1).into_iter().collect();
-    let product = Op::Dot(Dot {
-        left_batch: vec![],
-        right_batch: vec![],
-        left_contract: contract.clone(),
-        right_contract: contract,
-        result: scanned.dtype(),
-    });
+    let product = Op::Dot(
+        DotAttributes {
+            lhs_batching: vec![],
+            rhs_batching: vec![],
+            lhs_contracting: contract.clone(),
+            rhs_contracting: contract,
+            ..DotAttributes::default()
+        },
+        scanned.dtype(),
+    );
     let mut push = |op, operands: [Value; 2]| Some(body.push(op, &operands, None).ok()?[0]);
     let product = push(product, [slice, slice])?;
-    let plain = push(Op::Binary(Binary::Maximum), [product, product])?;
-    let next = push(Op::Binary(Binary::Add), [carried, carried])?;
+    let plain = push(Op::Binary(BinaryOp::Maximum), [product, product])?;
+    let next = push(Op::Binary(BinaryOp::Add), [carried, carried])?;
     body.set_outputs(vec![next, plain, slice, carried]);
     Some(Op::Scan {
         carried: 1,

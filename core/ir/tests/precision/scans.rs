@@ -3,7 +3,7 @@
 use expect_test::expect;
 use halite_core::{DType, DTypePolicy, Narrowing};
 use halite_ir::{
-    Binary, Graph, Op, Reduction, Unary, Value, optimize, with_precision, with_signature,
+    BinaryOp, Graph, Op, Reduction, UnaryOp, Value, optimize, with_precision, with_signature,
 };
 
 use super::support::*;
@@ -47,8 +47,8 @@ fn scans(
 fn layers(backward: impl FnOnce(&mut Graph, [Value; 3]) -> Vec<Value>) -> (Graph, Vec<Value>) {
     let layer = |body: &mut Graph, [x, w]: [Value; 2]| {
         let hidden = dot(body, x, w);
-        let hidden = push(body, Op::Unary(Unary::Tanh), &[hidden]);
-        vec![binary(body, Binary::Add, x, hidden), hidden]
+        let hidden = push(body, Op::Unary(UnaryOp::Tanh), &[hidden]);
+        vec![binary(body, BinaryOp::Add, x, hidden), hidden]
     };
     let (mut graph, [forward, backward]) = scans(0, layer, backward);
     graph.set_outputs(vec![backward[1]]);
@@ -56,9 +56,9 @@ fn layers(backward: impl FnOnce(&mut Graph, [Value; 3]) -> Vec<Value>) -> (Graph
 }
 
 fn slope(body: &mut Graph, [g, hidden, w]: [Value; 3]) -> Vec<Value> {
-    let square = binary(body, Binary::Multiply, hidden, hidden);
+    let square = binary(body, BinaryOp::Multiply, hidden, hidden);
     let below = dot(body, square, w);
-    let next = binary(body, Binary::Add, g, below);
+    let next = binary(body, BinaryOp::Add, g, below);
     let transposed = push(
         body,
         Op::Transpose {
@@ -91,7 +91,7 @@ fn scan_stacks_residuals_in_their_dtype() {
     let square = body
         .nodes()
         .iter()
-        .find(|node| node.op == Op::Binary(Binary::Multiply))
+        .find(|node| node.op == Op::Binary(BinaryOp::Multiply))
         .unwrap();
     assert_eq!(square.operands, [body.inputs()[1]; 2]);
     assert_eq!(body.ty(square.results[0]).dtype(), DType::Bf16);
@@ -108,7 +108,7 @@ fn scan_stacks_residuals_in_their_dtype() {
 fn demanded_residuals_of_a_scan_stay_f32() {
     // Demanded in the other scan, then outside.
     let exact_inside = |body: &mut Graph, [g, hidden, w]: [Value; 3]| {
-        let power = push(body, Op::Unary(Unary::Exponential), &[hidden]);
+        let power = push(body, Op::Unary(UnaryOp::Exponential), &[hidden]);
         let [next, slope] = slope(body, [g, power, w])[..] else {
             panic!("expected two results")
         };
@@ -137,13 +137,13 @@ fn demanded_residuals_of_a_scan_stay_f32() {
 fn with_saved_state(is_residual: bool, norm: impl FnOnce(&mut Graph, Value) -> Value) -> Graph {
     let forward = |body: &mut Graph, [x, w]: [Value; 2]| {
         let hidden = dot(body, x, w);
-        vec![binary(body, Binary::Add, x, hidden), x]
+        vec![binary(body, BinaryOp::Add, x, hidden), x]
     };
     let backward = |body: &mut Graph, [g, state, weight]: [Value; 3]| {
         let normed = norm(body, state);
         let below = dot(body, g, weight);
-        let below = binary(body, Binary::Multiply, below, normed);
-        vec![binary(body, Binary::Add, g, below)]
+        let below = binary(body, BinaryOp::Multiply, below, normed);
+        vec![binary(body, BinaryOp::Add, g, below)]
     };
     let (mut graph, [_, backward]) = scans(usize::from(is_residual), forward, backward);
     graph.set_outputs(backward);
@@ -152,11 +152,11 @@ fn with_saved_state(is_residual: bool, norm: impl FnOnce(&mut Graph, Value) -> V
 
 /// `x` divided by the root mean square of its rows.
 fn norm(graph: &mut Graph, x: Value) -> Value {
-    let square = binary(graph, Binary::Multiply, x, x);
+    let square = binary(graph, BinaryOp::Multiply, x, x);
     let sum = reduce(graph, Reduction::Sum, square, &[1]);
-    let root = push(graph, Op::Unary(Unary::Rsqrt), &[sum]);
+    let root = push(graph, Op::Unary(UnaryOp::Rsqrt), &[sum]);
     let root = rows(graph, root, &[8, 4]);
-    binary(graph, Binary::Multiply, x, root)
+    binary(graph, BinaryOp::Multiply, x, root)
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn saved_state_is_rounded_while_the_carried_one_is_not() {
         &with_saved_state(false, norm),
         full(),
     );
-    let power = |graph: &mut Graph, x: Value| push(graph, Op::Unary(Unary::Exponential), &[x]);
+    let power = |graph: &mut Graph, x: Value| push(graph, Op::Unary(UnaryOp::Exponential), &[x]);
     check(
         DTypePolicy::BF16_MIXED,
         &with_saved_state(true, power),

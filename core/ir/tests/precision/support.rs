@@ -2,7 +2,9 @@
 
 use expect_test::Expect;
 use halite_core::{DType, DTypePolicy, Narrowing, TensorType};
-use halite_ir::{Binary, Dot, Graph, Op, Reduction, Value, optimize, verify, with_precision};
+use halite_ir::{
+    BinaryOp, DotAttributes, Graph, Op, Reduction, Value, optimize, verify, with_precision,
+};
 
 pub(super) fn f32(dims: &[usize]) -> TensorType {
     TensorType::new(DType::F32, dims)
@@ -12,7 +14,7 @@ pub(super) fn push(graph: &mut Graph, op: Op, operands: &[Value]) -> Value {
     graph.push(op, operands, None).unwrap()[0]
 }
 
-pub(super) fn binary(graph: &mut Graph, op: Binary, left: Value, right: Value) -> Value {
+pub(super) fn binary(graph: &mut Graph, op: BinaryOp, left: Value, right: Value) -> Value {
     push(graph, Op::Binary(op), &[left, right])
 }
 
@@ -20,14 +22,14 @@ pub(super) fn binary(graph: &mut Graph, op: Binary, left: Value, right: Value) -
 pub(super) fn dot(graph: &mut Graph, left: Value, right: Value) -> Value {
     let contract = vec![graph.ty(left).rank() - 1];
     let result = graph.ty(left).dtype();
-    let dot = Dot {
-        left_batch: vec![],
-        right_batch: vec![],
-        left_contract: contract,
-        right_contract: vec![0],
-        result,
+    let dot = DotAttributes {
+        lhs_batching: vec![],
+        rhs_batching: vec![],
+        lhs_contracting: contract,
+        rhs_contracting: vec![0],
+        ..DotAttributes::default()
     };
-    push(graph, Op::Dot(dot), &[left, right])
+    push(graph, Op::Dot(dot, result), &[left, right])
 }
 
 /// Broadcasts one element per row over rows of shape `dims`.

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use expect_test::expect;
 use halite_core::{DType, MeshShape, PartitionSpec, TensorType};
-use halite_ir::{Binary, Graph, Interface, Op, Port, Unary, program, text};
+use halite_ir::{BinaryOp, Graph, Interface, Op, Port, UnaryOp, program, text};
 
 use crate::print::{check, graph, plain, push};
 
@@ -15,7 +15,7 @@ fn train_step(origin: &'static Location<'static>) -> (Graph, Interface) {
     let mut graph = Graph::new();
     let (w, bias) = (graph.input(ty.clone()), graph.input(ty));
     let sum = graph
-        .push(Op::Binary(Binary::Add), &[w, bias], Some(origin))
+        .push(Op::Binary(BinaryOp::Add), &[w, bias], Some(origin))
         .unwrap()[0];
     // The mesh has no axis `sequence`.
     let same = push(
@@ -43,7 +43,7 @@ fn train_step(origin: &'static Location<'static>) -> (Graph, Interface) {
 fn one_function_is_called_once() {
     let add = |outputs: usize| {
         graph([TensorType::new(DType::F32, [2])], |graph, [x]| {
-            vec![push(graph, Op::Binary(Binary::Add), &[x, x]); outputs]
+            vec![push(graph, Op::Binary(BinaryOp::Add), &[x, x]); outputs]
         })
     };
     let interface = Interface {
@@ -135,7 +135,7 @@ fn text_for_one_device_has_no_shardings() {
 fn interface_errors_have_the_numbers() {
     let ty = TensorType::new(DType::F32, [6]);
     let two = graph([ty.clone(), ty], |graph, [x, y]| {
-        let z = push(graph, Op::Unary(Unary::IsFinite), &[y]);
+        let z = push(graph, Op::Unary(UnaryOp::IsFinite), &[y]);
         vec![x, z]
     });
     let mesh = Some(MeshShape::new([("data", 4)]).unwrap());

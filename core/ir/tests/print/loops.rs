@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use halite_core::{DType, TensorType};
-use halite_ir::{Binary, Comparison, Graph, Op, Remat};
+use halite_ir::{BinaryOp, ComparisonDirection, Graph, Op, Remat};
 
 use crate::print::{check, f32, graph, plain, push};
 
@@ -13,11 +13,11 @@ fn loops_and_branches_are_indented() {
         TensorType::scalar(DType::S32),
     ];
     let condition = graph(types.clone(), |graph, [i, n]| {
-        vec![push(graph, Op::Compare(Comparison::Lt), &[i, n])]
+        vec![push(graph, Op::Compare(ComparisonDirection::Lt), &[i, n])]
     });
     let body = graph(types.clone(), |graph, [i, n]| {
         let add = self::graph([TensorType::scalar(DType::S32)], |graph, [x]| {
-            vec![push(graph, Op::Binary(Binary::Add), &[x, x])]
+            vec![push(graph, Op::Binary(BinaryOp::Add), &[x, x])]
         });
         let keep = self::graph([TensorType::scalar(DType::S32)], |_, [x]| vec![x]);
         vec![push(
@@ -69,16 +69,16 @@ fn loops_and_branches_are_indented() {
 fn sum_of_squares(length: usize) -> Graph {
     let row = || f32(&[2]);
     let square = graph([row()], |graph, [x]| {
-        vec![push(graph, Op::Binary(Binary::Multiply), &[x, x])]
+        vec![push(graph, Op::Binary(BinaryOp::Multiply), &[x, x])]
     });
     let iteration = graph([row(), row(), row()], |graph, [sum, factor, x]| {
-        let y = push(graph, Op::Binary(Binary::Multiply), &[x, factor]);
+        let y = push(graph, Op::Binary(BinaryOp::Multiply), &[x, factor]);
         let checkpoint = Op::Checkpoint {
             body: Box::new(square),
             remat: Remat::Full,
         };
         let y = push(graph, checkpoint, &[y]);
-        let sum = push(graph, Op::Binary(Binary::Add), &[sum, y]);
+        let sum = push(graph, Op::Binary(BinaryOp::Add), &[sum, y]);
         vec![sum, y]
     });
     let scan = Op::Scan {

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use halite_core::DType;
-use halite_ir::{Binary, Graph, Groups, Interface, Op, Reduction, ShardMap, text, verify};
+use halite_ir::{BinaryOp, Graph, Groups, Interface, Op, Reduction, ShardMap, text, verify};
 
 use crate::shard_map::{all_reduce, around, axes, f32, interface, map, over_model, push, spec};
 
@@ -43,7 +43,7 @@ fn everything() -> Graph {
         let index = push(body, Op::AxisIndex(axes(&[("data", 2), ("model", 4)])), &[]);
         let index = push(body, Op::Convert(DType::F32), &[index]);
         let index = push(body, broadcast, &[index]);
-        let moved = push(body, Op::Binary(Binary::Add), &[moved, index]);
+        let moved = push(body, Op::Binary(BinaryOp::Add), &[moved, index]);
         [&reduced[..], &[moved]].concat()
     });
     around(map, f32(&[8, 16]))

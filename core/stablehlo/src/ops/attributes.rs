@@ -4,12 +4,13 @@
 use halite_core::Result;
 
 use super::{
+    enumeration::{Case, Enumeration},
     fields::{Field, Fields, Structure},
     kinds::{
-        Case, any, axes, channel, dim, dims, flag, flags, groups, padding, shardings, size, sizes,
-        steps, texts, window,
+        any, axes, channel, dim, dims, flag, flags, groups, padding, shardings, size, sizes, steps,
+        texts, window,
     },
-    macros::{attributes, cases, fields},
+    macros::{attributes, cases, fields, names},
     row::Named,
     take::Take,
 };
@@ -17,37 +18,43 @@ use crate::{Attribute, Attributes, ElementType, ShardyAxis, ShardySharding};
 
 cases! {
     /// Relations of [`OpKind::Compare`](crate::OpKind::Compare).
-    ComparisonDirection { Eq = "EQ", Ne = "NE", Ge = "GE", Gt = "GT", Le = "LE", Lt = "LT" }
+    ComparisonDirection(3, "comparison_direction") {
+        Eq = "EQ", Ne = "NE", Ge = "GE", Gt = "GT", Le = "LE", Lt = "LT",
+    }
 }
 
 cases! {
     /// Orders of [`OpKind::Compare`](crate::OpKind::Compare).
-    ComparisonOrder {
+    ComparisonOrder(4, "comparison_type", after Some("NOTYPE")) {
         Float = "FLOAT", TotalOrder = "TOTALORDER", Signed = "SIGNED", Unsigned = "UNSIGNED",
     }
 }
 
 cases! {
     /// Transforms of [`OpKind::Fft`](crate::OpKind::Fft).
-    FftKind { Fft = "FFT", Ifft = "IFFT", Rfft = "RFFT", Irfft = "IRFFT" }
+    FftKind(7, "fft_type") { Fft = "FFT", Ifft = "IFFT", Rfft = "RFFT", Irfft = "IRFFT" }
 }
 
 cases! {
     /// Transpositions of the matrix of [`OpKind::TriangularSolve`](crate::OpKind::TriangularSolve).
-    Transposition { No = "NO_TRANSPOSE", Transpose = "TRANSPOSE", Adjoint = "ADJOINT" }
+    Transposition(16, "transpose", after Some("TRANSPOSE_INVALID")) {
+        No = "NO_TRANSPOSE", Transpose = "TRANSPOSE", Adjoint = "ADJOINT",
+    }
 }
 
 cases! {
     /// Distributions of [`OpKind::Rng`](crate::OpKind::Rng).
-    RngDistribution { Uniform = "UNIFORM", Normal = "NORMAL" }
+    RngDistribution(13, "rng_distribution", after None) { Uniform = "UNIFORM", Normal = "NORMAL" }
 }
 
 cases! {
     /// Algorithms of [`OpKind::RngBitGenerator`](crate::OpKind::RngBitGenerator).
-    RngAlgorithm { Default = "DEFAULT", ThreeFry = "THREE_FRY", Philox = "PHILOX" }
+    RngAlgorithm(12, "rng_algorithm") {
+        Default = "DEFAULT", ThreeFry = "THREE_FRY", Philox = "PHILOX",
+    }
 }
 
-cases! {
+names! {
     /// Directions of [`OpKind::PropagationBarrier`](crate::OpKind::PropagationBarrier), in the order
     /// of their numbers: from the operand to the result is forward.
     PropagationDirection { None = "NONE", Forward = "FORWARD", Backward = "BACKWARD", Both = "BOTH" }
@@ -246,13 +253,12 @@ fields! { Exchange: CollectiveAttributes {
 pub(super) fn order(name: &'static str) -> Field<Option<ComparisonOrder>> {
     let read = |take: &Take<'_>, name: &str, value| match value {
         Attribute::Str(text) if text == "NOTYPE" => Ok(None),
-        value => {
-            let index = take.case(name, value, ComparisonOrder::NAMES)?;
-            Ok(Some(ComparisonOrder::ALL[index]))
-        }
+        value => take.case_of(name, value).map(Some),
     };
     let write = |order: &Option<ComparisonOrder>| order.map(|it| Attribute::Str(it.name().into()));
-    Field::new(name, read, write).or_default()
+    Field::new(name, read, write)
+        .or_default()
+        .enumeration(ComparisonOrder::ENUMERATION)
 }
 
 /// A dimension of the first operand, counted from the end if it is negative; the last one if it is
@@ -284,11 +290,14 @@ pub(super) fn direction(name: &'static str) -> Field<PropagationDirection> {
 }
 
 /// Precisions of operands.
-pub(crate) const PRECISIONS: [&str; 3] = ["DEFAULT", "HIGH", "HIGHEST"];
+const PRECISIONS: [&str; 3] = ["DEFAULT", "HIGH", "HIGHEST"];
+
+const PRECISION: Enumeration = Enumeration::new(11, "precision", &PRECISIONS);
 
 /// A precision of each operand. All `DEFAULT` is the same as none.
 pub(crate) fn precision(name: &'static str) -> Field<Vec<String>> {
-    texts(name).read_by(|take, name, value| {
+    let precisions = texts(name).enumeration(PRECISION);
+    precisions.read_by(|take, name, value| {
         let mut precision = take.texts(name, value)?;
         let unknown = |text: &&String| !PRECISIONS.contains(&text.as_str());
         if let Some(text) = precision.iter().find(unknown) {

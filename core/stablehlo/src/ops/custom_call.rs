@@ -3,6 +3,7 @@
 use halite_core::Result;
 
 use super::{
+    enumeration::Enumeration,
     fields::{Field, Fields, Structure},
     kinds::{any, flag, symbols, text, version},
     macros::{attributes, fields},
@@ -35,6 +36,15 @@ attributes! {
 }
 
 impl CustomCallAttributes {
+    /// A call of a target, with defaults.
+    pub(crate) fn new(target: &str) -> Self {
+        CustomCallAttributes {
+            target: target.into(),
+            api_version: ORIGINAL_API_VERSION,
+            ..CustomCallAttributes::default()
+        }
+    }
+
     /// Removes empty lists of layouts: layouts are of all operands and results, or of none.
     pub(crate) fn drop_empty_layouts(&mut self) {
         let layouts = [&self.operand_layouts, &self.result_layouts];
@@ -45,7 +55,7 @@ impl CustomCallAttributes {
 }
 
 /// Names of the versions of the interface of `custom_call`, by number.
-pub(crate) const API_VERSIONS: [&str; 5] = [
+const API_VERSIONS: [&str; 5] = [
     "API_VERSION_UNSPECIFIED",
     "API_VERSION_ORIGINAL",
     "API_VERSION_STATUS_RETURNING",
@@ -54,7 +64,7 @@ pub(crate) const API_VERSIONS: [&str; 5] = [
 ];
 
 /// `API_VERSION_ORIGINAL`, the version of a `custom_call` that names none.
-pub(crate) const ORIGINAL_API_VERSION: i64 = 1;
+const ORIGINAL_API_VERSION: i64 = 1;
 
 /// A number or a name of [`API_VERSIONS`].
 fn api_version(name: &'static str) -> Field<i64> {
@@ -68,7 +78,10 @@ fn api_version(name: &'static str) -> Field<i64> {
             version => Err(take.wrong(name, version, &format!("less than {end}"))),
         }
     };
-    (version(name).read_by(read)).or(|_, _| Ok(ORIGINAL_API_VERSION))
+    version(name)
+        .read_by(read)
+        .or(|_, _| Ok(ORIGINAL_API_VERSION))
+        .enumeration(Enumeration::new(5, "", &API_VERSIONS))
 }
 
 /// A string or a dictionary. An empty one is the same as none.

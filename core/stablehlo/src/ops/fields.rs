@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use halite_core::Result;
 
-use super::{row::Named, take::Take};
+use super::{enumeration::Enumeration, row::Named, take::Take};
 use crate::{Attribute, Attributes};
 
 /// The attributes of a field of type `T`.
@@ -79,6 +79,12 @@ impl<T> Field<T> {
     /// The pretty form of text has the attribute as `key = value`.
     pub(super) fn key(mut self, key: &'static str) -> Self {
         self.named.key = key;
+        self
+    }
+
+    /// The values of the attribute are cases of an enumeration.
+    pub(super) fn enumeration(mut self, enumeration: Enumeration) -> Self {
+        self.named.enumeration = Some(enumeration);
         self
     }
 

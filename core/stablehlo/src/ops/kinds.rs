@@ -2,26 +2,16 @@
 
 use halite_core::Result;
 
-use super::{fields::Field, take::Take};
+use super::{enumeration::Case, fields::Field, take::Take};
 use crate::{Attribute, Attributes, Dense, ElementType, RankedType, ShardyAxis, ShardySharding};
-
-/// An enumeration.
-pub(crate) trait Case: Copy + 'static {
-    /// All cases.
-    const CASES: &'static [Self];
-    /// The names of all cases.
-    const NAMES: &'static [&'static str];
-
-    fn text(self) -> &'static str;
-}
 
 /// The name of a case.
 pub(super) fn case<T: Case>(name: &'static str) -> Field<T> {
-    let read = |take: &Take<'_>, name: &str, value| {
-        let index = take.case(name, value, T::NAMES)?;
-        Ok(T::CASES[index])
-    };
-    Field::new(name, read, |case| Some(Attribute::Str(case.text().into())))
+    let read = |take: &Take<'_>, name: &str, value| take.case_of(name, value);
+    Field::new(name, read, |case: &T| {
+        Some(Attribute::Str(case.name().into()))
+    })
+    .enumeration(T::ENUMERATION)
 }
 
 fn write_int(value: i64, ty: ElementType) -> Option<Attribute> {

@@ -48,8 +48,8 @@ macro_rules! define {
         }
 
         impl OpKind {
-            /// The name: without dialect for StableHLO, with it for others (`func.call`).
-            pub(crate) fn name(&self) -> &'static str {
+            /// The name in the row.
+            fn row_name(&self) -> &'static str {
                 match self {
                     OpKind::Unary(op) => op.name(),
                     OpKind::Binary(op) => op.name(),
@@ -72,9 +72,10 @@ macro_rules! define {
                 }
             }
 
-            /// The operation with this [`name`](Self::name), `None` if it is unknown.
+            /// The operation with this name, `None` if it is not one of StableHLO.
             pub(crate) fn take(name: &str, take: &mut Take<'_>) -> Result<Option<Self>> {
-                let elementwise = UnaryOp::from_name(name).map(OpKind::Unary);
+                let elementwise = UnaryOp::from_name(name).filter(|op| !op.versions().is_empty());
+                let elementwise = elementwise.map(OpKind::Unary);
                 let elementwise = elementwise.or_else(|| BinaryOp::from_name(name).map(OpKind::Binary));
                 Ok(Some(match name {
                     $($name => OpKind::$variant
@@ -85,15 +86,15 @@ macro_rules! define {
             }
         }
 
-        /// The rows of all operations.
-        static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+        /// The rows of all operations by name.
+        static ROWS: LazyLock<BTreeMap<&str, Row>> = LazyLock::new(|| {
             let unary = UnaryOp::ALL.iter().map(|op| Row::new(op.name(), op.versions(), |_| {}));
             let binary = BinaryOp::ALL.iter().map(|op| Row::new(op.name(), op.versions(), |_| {}));
             let rows = [$(Row::new($name, versions!($($versions)?), |_attributes| {
                 $(Fields::<$value_ty>::describe(&$value_as, _attributes);)?
                 $($(Fields::<$ty>::describe(&$as, _attributes);)*)?
             })),*];
-            unary.chain(binary).chain(rows).collect()
+            unary.chain(binary).chain(rows).map(|row| (row.name, row)).collect()
         });
     };
 }
@@ -130,8 +131,8 @@ macro_rules! fields {
     };
 }
 
-/// Makes an enumeration of names.
-macro_rules! cases {
+/// Makes a type of names.
+macro_rules! names {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -152,12 +153,23 @@ macro_rules! cases {
                 Self::ALL.iter().copied().find(|case| case.name() == name)
             }
         }
+    };
+}
+
+/// Makes an enumeration: `Type(code in VHLO, "name in text") { Variant = "NAME", .. }`. With
+/// `, after NONE`, a case that is no value has the number 0 in VHLO.
+macro_rules! cases {
+    ($(#[$doc:meta])* $name:ident($code:literal, $kind:literal $(, after $none:expr)?) {
+        $($variant:ident = $text:literal),* $(,)?
+    }) => {
+        names! { $(#[$doc])* $name { $($variant = $text),* } }
 
         impl Case for $name {
-            const CASES: &[Self] = Self::ALL;
-            const NAMES: &[&str] = &[$($text),*];
+            const ENUMERATION: Enumeration =
+                Enumeration::new($code, $kind, &[$($text),*])$(.after($none))?;
+            const ALL: &[Self] = $name::ALL;
 
-            fn text(self) -> &'static str {
+            fn name(self) -> &'static str {
                 self.name()
             }
         }
@@ -171,7 +183,7 @@ macro_rules! elementwise {
     ($(#[$doc:meta])* $name:ident {
         $($variant:ident: $classes:ident = $text:literal $(in $versions:expr)?),* $(,)?
     }) => {
-        cases! { $(#[$doc])* $name { $($variant = $text),* } }
+        names! { $(#[$doc])* $name { $($variant = $text),* } }
 
         impl $name {
             /// Classes of the elements of operands.
@@ -186,4 +198,4 @@ macro_rules! elementwise {
     };
 }
 
-pub(super) use {attributes, cases, define, elementwise, fields, versions};
+pub(super) use {attributes, cases, define, elementwise, fields, names, versions};

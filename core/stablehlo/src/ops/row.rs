@@ -1,5 +1,7 @@
 //! Facts about an operation that its row states: its versions in VHLO and its attributes.
 
+use super::enumeration::Enumeration;
+
 /// A release of StableHLO: major and minor number.
 pub(crate) type Release = (u16, u16);
 
@@ -48,6 +50,8 @@ pub(crate) struct Named {
     pub(crate) since: Release,
     /// Whether generic text nests it in the dimension numbers of its operation.
     pub(crate) nested: bool,
+    /// The enumeration of its values.
+    pub(crate) enumeration: Option<Enumeration>,
 }
 
 impl Named {
@@ -57,6 +61,7 @@ impl Named {
             key: "",
             since: OLDEST,
             nested: false,
+            enumeration: None,
         }
     }
 }
@@ -85,5 +90,12 @@ impl Row {
             versions,
             attributes,
         }
+    }
+
+    /// The attribute with this name.
+    pub(crate) fn attribute(&self, name: &str) -> Option<&Named> {
+        let attributes = &self.attributes;
+        let index = attributes.binary_search_by_key(&name, |attribute| attribute.name);
+        Some(&attributes[index.ok()?])
     }
 }

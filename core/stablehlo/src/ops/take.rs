@@ -4,6 +4,7 @@ use std::{cell::Cell, fmt::Display};
 
 use halite_core::{Error, Result};
 
+use super::enumeration::Case;
 use crate::{Attribute, Attributes, Dense, Type};
 
 /// The attributes of one operation, from which its fields are taken.
@@ -149,6 +150,12 @@ impl<'a> Take<'a> {
             other => Err(self.wrong_item(name, &other, "a list of names")),
         });
         texts.collect()
+    }
+
+    /// The case with a name.
+    pub(super) fn case_of<T: Case>(&self, name: &str, value: Attribute) -> Result<T> {
+        let index = self.case(name, value, T::ENUMERATION.cases)?;
+        Ok(T::ALL[index])
     }
 
     /// The index of a name among `cases`.

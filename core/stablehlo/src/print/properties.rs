@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{
     Attribute, Attributes, Dense, ElementType,
-    ops::{ALGORITHM_FIELDS, row},
+    build::PRECISION,
+    ops::{ALGORITHM_FIELDS, Enumeration, Named, row},
 };
 
 /// Attributes with their text.
@@ -22,32 +23,17 @@ struct Structure {
     name: &'static str,
 }
 
-/// The dimension numbers of an operation.
-fn dimension_numbers(op: &str) -> Option<Structure> {
+/// The structure that an attribute is a field of.
+fn structure(op: &str, known: Option<&Named>) -> Option<Structure> {
+    let known = known?;
     let (attribute, name) = match op {
+        "dot_general" if ALGORITHM_FIELDS.contains(&known.name) => ("algorithm", "dot_algorithm"),
+        _ if !known.nested => return None,
         "dot_general" => ("dot_dimension_numbers", "dot"),
         "gather" => ("dimension_numbers", "gather"),
-        "scatter" => ("scatter_dimension_numbers", "scatter"),
-        _ => return None,
+        _ => ("scatter_dimension_numbers", "scatter"),
     };
     Some(Structure { attribute, name })
-}
-
-/// The structure that an attribute is a field of.
-fn structure(op: &str, attribute: &str) -> Option<Structure> {
-    if op == "dot_general" && ALGORITHM_FIELDS.contains(&attribute) {
-        return Some(Structure {
-            attribute: "algorithm",
-            name: "dot_algorithm",
-        });
-    }
-    let numbers = dimension_numbers(op)?;
-    let known = row(op)?.attributes.iter();
-    let nested = known.filter(|known| known.nested).map(|known| known.name);
-    nested
-        .into_iter()
-        .any(|name| name == attribute)
-        .then_some(numbers)
 }
 
 impl Properties {
@@ -60,7 +46,8 @@ impl Properties {
         }
         let mut open = None;
         for (name, value) in &attributes.0 {
-            let structure = structure(op, name);
+            let known = row(op).and_then(|row| row.attribute(name));
+            let structure = structure(op, known);
             if open.is_some() && open != structure {
                 properties.close();
             }
@@ -68,7 +55,7 @@ impl Properties {
                 Some(structure) => properties.push_field(structure, name, value),
                 None if op == "convolution" && name.ends_with("_dimension") => {}
                 None if op == "convolution" && name.ends_with("_spatial_dimensions") => {}
-                None => properties.push(name, value),
+                None => properties.push(name, known, value),
             }
             open = structure;
         }
@@ -100,7 +87,7 @@ impl Properties {
         }
     }
 
-    fn push(&mut self, name: &str, value: &Attribute) {
+    fn push(&mut self, name: &str, known: Option<&Named>, value: &Attribute) {
         let text = match (name, value) {
             ("use_global_device_ids", Attribute::Bool(false)) => return,
             ("use_global_device_ids", Attribute::Bool(true)) => "unit".into(),
@@ -110,11 +97,11 @@ impl Properties {
                 self.0.push(("channel_handle".into(), text));
                 return;
             }
-            (_, Attribute::Str(case)) => match enumeration(name) {
-                Some(kind) => format!("#stablehlo<{kind} {case}>"),
+            (_, Attribute::Str(case)) => match known.and_then(|it| it.enumeration) {
+                Some(Enumeration { text, .. }) => format!("#stablehlo<{text} {case}>"),
                 None => Text(case).to_string(),
             },
-            ("precision_config", Attribute::Array(cases)) => cases_text("precision", cases),
+            (PRECISION, Attribute::Array(cases)) => cases_text("precision", cases),
             ("output_operand_aliases", Attribute::Array(aliases)) => aliases_text(aliases),
             ("operand_layouts" | "result_layouts", Attribute::Array(layouts)) => {
                 layouts_text(layouts)
@@ -133,19 +120,6 @@ impl Display for Properties {
         list(f, &self.0, |f, (name, text)| write!(f, "{name} = {text}"))?;
         f.write_str("}")
     }
-}
-
-/// The enumeration whose cases an attribute has.
-fn enumeration(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "comparison_direction" => "comparison_direction",
-        "compare_type" => "comparison_type",
-        "fft_type" => "fft_type",
-        "transpose_a" => "transpose",
-        "rng_distribution" => "rng_distribution",
-        "rng_algorithm" => "rng_algorithm",
-        _ => return None,
-    })
 }
 
 fn cases_text(kind: &str, cases: &[Attribute]) -> String {

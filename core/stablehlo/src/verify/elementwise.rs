@@ -1,7 +1,8 @@
 //! Elementwise operations.
 
 use crate::{
-    BinaryOp, ComparisonOrder, ElementClass, ElementType, RankedType, Type, UnaryOp, types::FLOAT,
+    BinaryOp, ComparisonOrder, ElementClass, ElementType, RankedType, Type, UnaryOp,
+    ops::classes::FLOAT,
 };
 
 use super::typed::{Check, Typed, check_class, check_same, ensure, tensor};

@@ -1,6 +1,6 @@
 //! Gather and scatter.
 
-use crate::{GatherAttributes, RankedType, ScatterAttributes, Type, types::INTEGER};
+use crate::{GatherAttributes, RankedType, ScatterAttributes, Type, ops::classes::INTEGER};
 
 use super::{
     list::{List, check_all_dims, list, without},

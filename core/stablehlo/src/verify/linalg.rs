@@ -2,7 +2,7 @@
 
 use crate::{
     ElementType, FftKind, RankedType, RngAlgorithm, RngDistribution, Type,
-    types::{BITS, FLOAT, INEXACT, INTEGER},
+    ops::classes::{BITS, FLOAT, INEXACT, INTEGER},
 };
 
 use super::{

@@ -2,7 +2,7 @@
 
 use crate::{
     Dense, ElementType, RankedType, Type,
-    types::{INTEGER, NUMBER},
+    ops::classes::{INTEGER, NUMBER},
 };
 
 use super::{

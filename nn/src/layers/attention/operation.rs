@@ -6,7 +6,7 @@
 //! 2023).
 
 use halite_core::{DType, TensorType, tree::Leaf};
-use halite_ir::{ATTENTION, ATTENTION_GRADIENT, Attachment, Attribute, CustomCall, Dot};
+use halite_ir::{ATTENTION, ATTENTION_GRADIENT, Attachment, Attribute, CustomCall, DotAttributes};
 
 use super::{
     Mask,
@@ -161,15 +161,15 @@ impl<'t> Backward<'t> {
         let weights = (self.queries.scores(block) - self.shift).exp();
         let slopes = scores(self.g, block.v);
         let slopes = (weights * (slopes - self.sums)).convert(block.k.dtype());
-        let by_queries = Dot {
-            left_batch: vec![0, 1],
-            right_batch: vec![0, 2],
-            left_contract: vec![slopes.rank() - 1],
-            right_contract: vec![1],
-            result: wide(q.dtype()),
+        let by_queries = DotAttributes {
+            lhs_batching: vec![0, 1],
+            rhs_batching: vec![0, 2],
+            lhs_contracting: vec![slopes.rank() - 1],
+            rhs_contracting: vec![1],
+            ..DotAttributes::default()
         };
         [
-            slopes.dot_general(block.k, by_queries),
+            slopes.dot_general(block.k, by_queries, wide(q.dtype())),
             by_positions(slopes, q),
             by_positions(weights.convert(self.g.dtype()), self.g),
         ]
@@ -182,14 +182,14 @@ impl<'t> Backward<'t> {
 #[track_caller]
 fn by_positions<'t>(weights: Tensor<'t>, x: Tensor<'t>) -> Tensor<'t> {
     let groups = 3..x.rank() - 1;
-    let dot = Dot {
-        left_batch: vec![0, 1],
-        right_batch: vec![0, 2],
-        left_contract: [2].into_iter().chain(groups.clone()).collect(),
-        right_contract: [1].into_iter().chain(groups).collect(),
-        result: wide(x.dtype()),
+    let dot = DotAttributes {
+        lhs_batching: vec![0, 1],
+        rhs_batching: vec![0, 2],
+        lhs_contracting: [2].into_iter().chain(groups.clone()).collect(),
+        rhs_contracting: [1].into_iter().chain(groups).collect(),
+        ..DotAttributes::default()
     };
-    weights.dot_general(x, dot).swap_dims(1, 2)
+    weights.dot_general(x, dot, wide(x.dtype())).swap_dims(1, 2)
 }
 
 /// `[blocks, batch, positions, ..]` to `[batch, blocks * positions, ..]`.

@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use halite_core::{DType, TensorType, Tree, tree::Empty};
-use halite_ir::{Dot, Literal};
+use halite_ir::{DotAttributes, Literal};
 
 use super::{Mask, operation::Attend};
 use crate::{Dropout, Tensor, special::wide};
@@ -198,15 +198,15 @@ impl<'t> Queries<'t> {
         // dscores = weights * (d · v - rowsum(d * result)).
         let weights = (scores - shift).exp();
         let sum = weights.sum_keep(last);
-        let dot = Dot {
-            left_batch: vec![0, 1],
-            right_batch: vec![0, 2],
-            left_contract: last.to_vec(),
-            right_contract: vec![1],
-            result: sum.dtype(),
+        let dot = DotAttributes {
+            lhs_batching: vec![0, 1],
+            rhs_batching: vec![0, 2],
+            lhs_contracting: last.to_vec(),
+            rhs_contracting: vec![1],
+            ..DotAttributes::default()
         };
         let weights = self.dropout.forward(weights).convert(block.v.dtype());
-        let values = weights.dot_general(block.v, dot);
+        let values = weights.dot_general(block.v, dot, sum.dtype());
         let Some(before) = before else {
             return Sums { max, sum, values };
         };
@@ -247,14 +247,14 @@ impl<'t> Queries<'t> {
 /// width]` and `k: [batch, positions, kv heads, width]`.
 #[track_caller]
 pub(super) fn scores<'t>(q: Tensor<'t>, k: Tensor<'t>) -> Tensor<'t> {
-    let dot = Dot {
-        left_batch: vec![0, 2],
-        right_batch: vec![0, 2],
-        left_contract: vec![q.rank() - 1],
-        right_contract: vec![3],
-        result: wide(q.dtype()),
+    let dot = DotAttributes {
+        lhs_batching: vec![0, 2],
+        rhs_batching: vec![0, 2],
+        lhs_contracting: vec![q.rank() - 1],
+        rhs_contracting: vec![3],
+        ..DotAttributes::default()
     };
-    q.dot_general(k, dot)
+    q.dot_general(k, dot, wide(q.dtype()))
 }
 
 /// 0 in place of -inf.

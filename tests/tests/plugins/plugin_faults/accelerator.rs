@@ -7,9 +7,9 @@
 use std::sync::OnceLock;
 
 use halite_core::{Client, DType, Faults, HostArray, tree::Leaf};
-use halite_ir::{ConvDims, Convolution};
+use halite_embedded::{Embedded, Mode, Options};
+use halite_ir::{ConvolutionAttributes, ConvolutionDims};
 use halite_nn::{Tensor, grad};
-use halite_reference::{Mode, Options, Reference};
 use halite_tests::{eval::try_eval_on, long::part, random::Random};
 
 use crate::plugin_faults::support::{embedded, plugin, setting};
@@ -23,7 +23,7 @@ pub(crate) fn oracle() -> &'static Client {
             threads: 1,
             ..Options::default()
         };
-        Client::new(Reference::new(&options).expect("an executor of one device"))
+        Client::new(Embedded::new(&options).expect("an executor of one device"))
     })
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn not_lowered() -> Option<Client> {
 #[derive(Clone)]
 struct Variation {
     name: String,
-    conv: Convolution,
+    conv: ConvolutionAttributes,
     dims: [Vec<usize>; 2],
 }
 
@@ -81,7 +81,7 @@ impl Variation {
 
     fn of(set: &[&str], spatial: usize, (feature_groups, batch_groups): (usize, usize)) -> Self {
         let has = |name: &str| set.contains(&name);
-        let dims = |batch, feature, first: usize| ConvDims {
+        let dims = |batch, feature, first: usize| ConvolutionDims {
             batch,
             feature,
             spatial: (first..first + spatial).collect(),
@@ -106,7 +106,7 @@ impl Variation {
                 .collect(),
             false => vec![1; spatial],
         };
-        let conv = Convolution {
+        let conv = ConvolutionAttributes {
             strides: each("strides", 2),
             padding: (0..spatial as i64)
                 .map(|i| if has("cut") { (-1, 2) } else { (1, i) })
@@ -118,10 +118,10 @@ impl Variation {
                 .collect(),
             feature_groups,
             batch_groups,
-            result: DType::F32,
             input,
             kernel,
             output,
+            precision: Vec::new(),
         };
         let groups = feature_groups * batch_groups;
         let x = arranged(&conv.input, 2 * batch_groups, 3 * feature_groups, |i| 5 + i);
@@ -136,12 +136,8 @@ impl Variation {
 
     /// The result in `f64`, and of floats the gradients of both operands.
     fn results<'t>(&self, x: &[Tensor<'t>], dtype: DType) -> Vec<Tensor<'t>> {
-        let conv = Convolution {
-            result: dtype,
-            ..self.conv.clone()
-        };
         let [x, kernel] = [x[0], x[1]].map(|x| x.convert(dtype));
-        let y = x.conv_general(kernel, conv);
+        let y = x.conv_general(kernel, self.conv.clone(), dtype);
         let mut results = vec![y];
         if dtype.is_float() {
             let cx = x.trace();
@@ -158,7 +154,7 @@ impl Variation {
 
 /// Sizes in the order of these dimension numbers.
 fn arranged(
-    dims: &ConvDims,
+    dims: &ConvolutionDims,
     batch: usize,
     feature: usize,
     spatial: impl Fn(usize) -> usize,

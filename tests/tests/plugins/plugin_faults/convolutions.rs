@@ -4,7 +4,7 @@
 //! `HALITE_CONVOLUTIONS_SEED` the seed.
 
 use halite_core::{DType, HostArray, Kernels, TensorType, tree::Leaf};
-use halite_ir::{ConvDims, Convolution, Op, infer};
+use halite_ir::{ConvolutionAttributes, ConvolutionDims, Op, infer};
 use halite_nn::{Tensor, grad};
 use halite_tests::{eval::try_eval_on, random::Random};
 
@@ -16,7 +16,7 @@ const OF_ONE_PROGRAM: u64 = 12;
 /// A convolution and the types of its operands and of the result.
 #[derive(Clone, Debug)]
 struct Case {
-    conv: Convolution,
+    conv: ConvolutionAttributes,
     types: [TensorType; 3],
 }
 
@@ -48,7 +48,7 @@ impl Case {
         let batch = batch_groups * *random.pick(&[1, 2]);
         let features = [*random.pick(&[1, 2, 3]), *random.pick(&[1, 2, 3])];
         let [input, window, output] = draw_layout(random, spatial);
-        let conv = Convolution {
+        let conv = ConvolutionAttributes {
             input,
             kernel: window,
             output,
@@ -59,13 +59,13 @@ impl Case {
             reversal,
             feature_groups,
             batch_groups,
-            result: dtype,
+            precision: Vec::new(),
         };
         let groups = feature_groups * batch_groups;
         let x = arranged(&conv.input, batch, features[0] * feature_groups, &sizes);
         let k = arranged(&conv.kernel, features[1] * groups, features[0], &kernel);
         let [x, k] = [x, k].map(|dims| TensorType::new(dtype, dims));
-        let op = Op::Convolution(conv.clone());
+        let op = Op::Convolution(conv.clone(), dtype);
         let y = infer(&op, &[&x, &k]).ok()?.remove(0);
         let is_usable = !y.dims().contains(&0) && y.elements() < 2000;
         is_usable.then_some(Case {
@@ -89,7 +89,7 @@ impl Case {
 
     /// The result and the gradients of the operands.
     fn results<'t>(&self, x: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
-        let y = x[0].conv_general(x[1], self.conv.clone());
+        let y = x[0].conv_general(x[1], self.conv.clone(), x[0].dtype());
         let gradients = grad((y * x[2]).sum_all(), &[x[0], x[1]].map(Leaf));
         let [of_x, of_kernel] = gradients.map(|gradient| gradient.0);
         vec![y, of_x, of_kernel]
@@ -108,8 +108,8 @@ fn draw_padding(random: &mut Random) -> (i64, i64) {
 
 /// Dimension numbers of the input, the kernel and the output: channels last, first, or the input of
 /// a kernel gradient.
-fn draw_layout(random: &mut Random, spatial: usize) -> [ConvDims; 3] {
-    let dims = |batch, feature, first: usize| ConvDims {
+fn draw_layout(random: &mut Random, spatial: usize) -> [ConvolutionDims; 3] {
+    let dims = |batch, feature, first: usize| ConvolutionDims {
         batch,
         feature,
         spatial: (first..first + spatial).collect(),
@@ -123,7 +123,7 @@ fn draw_layout(random: &mut Random, spatial: usize) -> [ConvDims; 3] {
 }
 
 /// Sizes in the order of these dimension numbers.
-fn arranged(dims: &ConvDims, batch: usize, feature: usize, spatial: &[usize]) -> Vec<usize> {
+fn arranged(dims: &ConvolutionDims, batch: usize, feature: usize, spatial: &[usize]) -> Vec<usize> {
     let mut sizes = vec![0; spatial.len() + 2];
     (sizes[dims.batch], sizes[dims.feature]) = (batch, feature);
     for (&dim, &size) in dims.spatial.iter().zip(spatial) {

@@ -19,7 +19,7 @@ fn arc_tangent_is_right(client: &Client) -> bool {
         client,
         |cx, x| {
             let one = cx.full(1.0, &x[0].ty());
-            vec![x[0].binary(halite_ir::Binary::Atan2, one)]
+            vec![x[0].binary(halite_ir::BinaryOp::Atan2, one)]
         },
         &[host(&x, &[199])],
     );

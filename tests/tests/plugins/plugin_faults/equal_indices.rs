@@ -4,7 +4,7 @@
 //! `HALITE_SCATTERS_SEED` the seed.
 
 use halite_core::{Client, DType, HostArray, TensorType, tree::Leaf};
-use halite_ir::{Op, Scatter, infer};
+use halite_ir::{Op, ScatterAttributes, infer};
 use halite_nn::{Tensor, grad};
 use halite_tests::{
     eval::{host, try_eval_on},
@@ -21,7 +21,7 @@ const OF_ONE_PROGRAM: usize = 12;
 /// A scatter, and the dimensions of its operands.
 #[derive(Clone, Debug)]
 struct Case {
-    scatter: Scatter,
+    scatter: ScatterAttributes,
     dims: [Vec<usize>; 3],
     indices: DType,
     values: DType,
@@ -78,21 +78,21 @@ impl Case {
             updates.insert(place, size);
             windows.push(place);
         }
-        let scatter = Scatter {
-            combine: None,
+        let scatter = ScatterAttributes {
             update_window_dims: windows,
             inserted_window_dims: inserted,
-            operand_batching_dims: batching.into_iter().collect(),
-            indices_batching_dims: batching_of_indices.into_iter().collect(),
+            input_batching_dims: batching.into_iter().collect(),
+            scatter_indices_batching_dims: batching_of_indices.into_iter().collect(),
             scatter_dims_to_operand_dims: moved,
             index_vector_dim: vector_dim,
             unique_indices: false,
+            indices_are_sorted: false,
         };
         let values = *random.pick(&[DType::F32, DType::F32, DType::F16, DType::S8, DType::F64]);
         let index = *random.pick(&[DType::S32, DType::S64, DType::U8, DType::U32, DType::S8]);
         let types = [(&x, values), (&indices, index), (&updates, values)]
             .map(|(dims, dtype)| TensorType::new(dtype, dims));
-        infer(&Op::Scatter(scatter.clone()), &types.each_ref()).ok()?;
+        infer(&Op::Scatter(scatter.clone(), None), &types.each_ref()).ok()?;
         let is_small = types.iter().all(|ty| ty.elements() < 20_000);
         is_small.then_some(Case {
             scatter,
@@ -132,7 +132,7 @@ impl Case {
         let [old, new] = [x[0], x[2]].map(|x| x.convert(self.values));
         // -1 is the largest number of an unsigned type.
         let at = x[1].convert(DType::S64).convert(self.indices);
-        let y = old.scatter(at, new, self.scatter.clone());
+        let y = old.scatter(at, new, self.scatter.clone(), None);
         let mut results = vec![y];
         if self.values.is_float() {
             let cx = y.trace();

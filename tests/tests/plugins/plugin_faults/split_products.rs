@@ -1,7 +1,7 @@
 //! Products whose results are sharded over the axes that are summed over.
 
-use halite_core::{Client, Faults, HostArray, PartitionSpec};
-use halite_ir::Dot;
+use halite_core::{Client, DType, Faults, HostArray, PartitionSpec};
+use halite_ir::DotAttributes;
 use halite_nn::jit;
 use halite_tests::{
     eval::{host, try_eval_on},
@@ -106,7 +106,7 @@ impl Product {
         letters.chars().map(size).collect()
     }
 
-    fn dot(&self) -> Dot {
+    fn dot(&self) -> DotAttributes {
         let summed: String = (self.left.chars())
             .filter(|&letter| self.right.contains(letter) && !self.batch.contains(letter))
             .collect();
@@ -116,12 +116,12 @@ impl Product {
                 .map(|letter| operand.find(letter).expect("a dimension"))
                 .collect()
         };
-        Dot {
-            left_batch: of(&self.left, &self.batch),
-            right_batch: of(&self.right, &self.batch),
-            left_contract: of(&self.left, &summed),
-            right_contract: of(&self.right, &summed),
-            result: halite_core::DType::F32,
+        DotAttributes {
+            lhs_batching: of(&self.left, &self.batch),
+            rhs_batching: of(&self.right, &self.batch),
+            lhs_contracting: of(&self.left, &summed),
+            rhs_contracting: of(&self.right, &summed),
+            ..DotAttributes::default()
         }
     }
 
@@ -143,7 +143,9 @@ impl Product {
             devices.upload(values, input.ty().dims(), &self.specs[index])
         });
         let (dot, spec) = (self.dot(), self.specs[2].clone());
-        let product = jit(client, move |_, [x, y]| [x.dot_general(y, dot.clone())]);
+        let product = jit(client, move |_, [x, y]| {
+            [x.dot_general(y, dot.clone(), DType::F32)]
+        });
         let product = (product.on(&devices.mesh))
             .output_specs(move |_, _| spec.parse().expect("the text of a spec"));
         let [result] = product.run([&x, &y]).unwrap();
@@ -156,7 +158,7 @@ impl Product {
         let inputs = &self.inputs();
         let results = try_eval_on(
             embedded(),
-            move |_, x| vec![x[0].dot_general(x[1], dot.clone())],
+            move |_, x| vec![x[0].dot_general(x[1], dot.clone(), DType::F32)],
             inputs,
         );
         let results = results.unwrap();

@@ -6,9 +6,9 @@ use halite_core::{
     Client, DType, HostArray,
     tree::{Leaf, Tree},
 };
+use halite_embedded::{Embedded, Mode, Options};
 use halite_ir::{Literal, Op};
 use halite_nn::{Tensor, Trace, vjp};
-use halite_reference::{Mode, Options, Reference};
 use halite_tests::{
     eval::{client, try_eval_on},
     golden::read_file,
@@ -36,20 +36,20 @@ pub(crate) enum Executor {
 
 impl Executor {
     fn client(self) -> &'static Client {
-        let reference = |mode| {
+        let executor = |mode| {
             let options = Options {
                 mode,
                 threads: 1,
                 ..Options::default()
             };
-            Client::new(Reference::new(&options).expect("an executor of one device"))
+            Client::new(Embedded::new(&options).expect("an executor of one device"))
         };
         static EMBEDDED: OnceLock<Client> = OnceLock::new();
         static ORACLE: OnceLock<Client> = OnceLock::new();
         match self {
             Executor::Cpu => client(),
-            Executor::Embedded => EMBEDDED.get_or_init(|| reference(Mode::Fast)),
-            Executor::Oracle => ORACLE.get_or_init(|| reference(Mode::Oracle)),
+            Executor::Embedded => EMBEDDED.get_or_init(|| executor(Mode::Fast)),
+            Executor::Oracle => ORACLE.get_or_init(|| executor(Mode::Oracle)),
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Dot products and convolutions.
 
-use halite_ir::{ConvDims, Convolution, Dot};
+use halite_ir::{ConvolutionAttributes, ConvolutionDims, DotAttributes};
 use halite_nn::{ConvOptions, Padding};
 use halite_tests::{functions, golden::Given};
 
 functions! {
-    dot_general(g) g.x().dot_general(g.y(), Dot {
-        left_batch: g.list("left_batch"),
-        right_batch: g.list("right_batch"),
-        left_contract: g.list("left_contract"),
-        right_contract: g.list("right_contract"),
-        result: g.dtype("result"),
-    });
+    dot_general(g) g.x().dot_general(g.y(), DotAttributes {
+        lhs_batching: g.list("lhs_batching"),
+        rhs_batching: g.list("rhs_batching"),
+        lhs_contracting: g.list("lhs_contracting"),
+        rhs_contracting: g.list("rhs_contracting"),
+        ..DotAttributes::default()
+    }, g.dtype("result"));
     matmul(g) g.x().matmul(g.y());
 
     conv(g) g.x().conv(g.input("kernel"), &ConvOptions {
@@ -21,7 +21,7 @@ functions! {
         kernel_dilation: g.get_or_default("kernel_dilation"),
         groups: g.get_or_default("groups"),
     });
-    convolution(g) g.x().conv_general(g.input("kernel"), Convolution {
+    convolution(g) g.x().conv_general(g.input("kernel"), ConvolutionAttributes {
         input: dims(g, "input"),
         kernel: dims(g, "kernel"),
         output: dims(g, "output"),
@@ -32,14 +32,14 @@ functions! {
         reversal: g.get("reversal"),
         feature_groups: g.size("feature_groups"),
         batch_groups: g.size("batch_groups"),
-        result: g.dtype("result"),
-    });
+        precision: Vec::new(),
+    }, g.dtype("result"));
 }
 
 /// `(batch, feature, spatial..)`.
-fn dims(g: &Given<'_>, name: &str) -> ConvDims {
+fn dims(g: &Given<'_>, name: &str) -> ConvolutionDims {
     let dims = g.list(name);
-    ConvDims {
+    ConvolutionDims {
         batch: dims[0],
         feature: dims[1],
         spatial: dims[2..].to_vec(),

@@ -1,6 +1,6 @@
 //! Unary and binary operations, comparisons, select, clamp, conversions.
 
-use halite_ir::Unary;
+use halite_ir::UnaryOp;
 use halite_tests::functions;
 
 functions! {
@@ -8,7 +8,7 @@ functions! {
     cbrt(g) g.x().cbrt();
     ceil(g) g.x().ceil();
     cos(g) g.x().cos();
-    count_leading_zeros(g) g.x().unary(Unary::CountLeadingZeros);
+    count_leading_zeros(g) g.x().unary(UnaryOp::CountLeadingZeros);
     erf(g) g.x().erf();
     erf_inv(g) g.x().erf_inv();
     exp(g) g.x().exp();
@@ -19,9 +19,9 @@ functions! {
     log_1p(g) g.x().log_1p();
     neg(g) -g.x();
     not(g) !g.x();
-    population_count(g) g.x().unary(Unary::PopulationCount);
+    population_count(g) g.x().unary(UnaryOp::Popcnt);
     round(g) g.x().round();
-    round_away(g) g.x().unary(Unary::RoundNearestAfz);
+    round_away(g) g.x().unary(UnaryOp::RoundNearestAfz);
     rsqrt(g) g.x().rsqrt();
     sigmoid(g) g.x().sigmoid();
     sign(g) g.x().sign();

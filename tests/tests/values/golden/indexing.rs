@@ -1,20 +1,21 @@
 //! Gather, scatter, sort, and what is made of them.
 
-use halite_ir::{Gather, Reduction, Scatter};
+use halite_ir::{GatherAttributes, Reduction, ScatterAttributes};
 use halite_nn::Tensor;
 use halite_tests::{functions, golden::Given};
 
 functions! {
     gather(g) {
         let indices = g.input("indices");
-        g.x().gather(indices, Gather {
+        g.x().gather(indices, GatherAttributes {
             offset_dims: g.list("offset"),
             collapsed_slice_dims: g.list("collapsed"),
             operand_batching_dims: g.list("operand_batching"),
-            indices_batching_dims: g.list("indices_batching"),
+            start_indices_batching_dims: g.list("indices_batching"),
             start_index_map: g.list("map"),
             index_vector_dim: indices.rank() - 1,
             slice_sizes: g.list("sizes"),
+            indices_are_sorted: false,
         })
     };
     one_hot(g) g.x().one_hot(g.size("classes"), g.dtype("dtype"));
@@ -40,15 +41,15 @@ functions! {
 
 fn scatter<'t>(g: &Given<'t>, combine: Option<Reduction>) -> Tensor<'t> {
     let indices = g.input("indices");
-    let scatter = Scatter {
-        combine,
+    let scatter = ScatterAttributes {
         update_window_dims: g.list("window"),
         inserted_window_dims: g.list("inserted"),
-        operand_batching_dims: g.list("operand_batching"),
-        indices_batching_dims: g.list("indices_batching"),
+        input_batching_dims: g.list("operand_batching"),
+        scatter_indices_batching_dims: g.list("indices_batching"),
         scatter_dims_to_operand_dims: g.list("map"),
         index_vector_dim: indices.rank() - 1,
         unique_indices: g.get("unique"),
+        indices_are_sorted: false,
     };
-    g.x().scatter(indices, g.input("updates"), scatter)
+    g.x().scatter(indices, g.input("updates"), scatter, combine)
 }

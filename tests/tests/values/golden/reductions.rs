@@ -1,6 +1,6 @@
 //! Reductions, windows, pooling, cumulative operations.
 
-use halite_ir::{Extreme, Op, Window};
+use halite_ir::{Extreme, Op, WindowAttributes};
 use halite_nn::Tensor;
 use halite_tests::{functions, golden::Given};
 
@@ -30,8 +30,8 @@ functions! {
     cumsum(g) cumulative(g, Tensor::cumsum);
 }
 
-fn window(g: &Given<'_>) -> Window {
-    Window {
+fn window(g: &Given<'_>) -> WindowAttributes {
+    WindowAttributes {
         sizes: g.list("sizes"),
         strides: g.list("strides"),
         base_dilations: g.list("base_dilations"),

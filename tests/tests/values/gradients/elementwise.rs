@@ -1,5 +1,5 @@
 use halite_core::{DType, tree::Leaf};
-use halite_ir::Unary;
+use halite_ir::UnaryOp;
 use halite_nn::{Mean, Tensor, bce_with_logits, grad, huber, mse, vjp};
 use halite_tests::eval::{eval, host};
 
@@ -8,21 +8,21 @@ use crate::gradients::Case;
 #[test]
 fn every_unary_operation_has_its_derivative() {
     let smooth = [
-        (Unary::Abs, -2.0, 2.0),
-        (Unary::Cbrt, 0.2, 2.0),
-        (Unary::Cosine, -2.0, 2.0),
-        (Unary::Erf, -2.0, 2.0),
-        (Unary::Exponential, -2.0, 2.0),
-        (Unary::ExponentialMinusOne, -2.0, 2.0),
-        (Unary::Log, 0.2, 3.0),
-        (Unary::LogPlusOne, -0.5, 3.0),
-        (Unary::Logistic, -3.0, 3.0),
-        (Unary::Negate, -2.0, 2.0),
-        (Unary::Rsqrt, 0.2, 3.0),
-        (Unary::Sine, -2.0, 2.0),
-        (Unary::Sqrt, 0.2, 3.0),
-        (Unary::Tan, -1.2, 1.2),
-        (Unary::Tanh, -2.0, 2.0),
+        (UnaryOp::Abs, -2.0, 2.0),
+        (UnaryOp::Cbrt, 0.2, 2.0),
+        (UnaryOp::Cosine, -2.0, 2.0),
+        (UnaryOp::Erf, -2.0, 2.0),
+        (UnaryOp::Exponential, -2.0, 2.0),
+        (UnaryOp::ExponentialMinusOne, -2.0, 2.0),
+        (UnaryOp::Log, 0.2, 3.0),
+        (UnaryOp::LogPlusOne, -0.5, 3.0),
+        (UnaryOp::Logistic, -3.0, 3.0),
+        (UnaryOp::Negate, -2.0, 2.0),
+        (UnaryOp::Rsqrt, 0.2, 3.0),
+        (UnaryOp::Sine, -2.0, 2.0),
+        (UnaryOp::Sqrt, 0.2, 3.0),
+        (UnaryOp::Tan, -1.2, 1.2),
+        (UnaryOp::Tanh, -2.0, 2.0),
     ];
     for (op, low, high) in smooth {
         Case::within(low, high, &[&[7]])
@@ -33,11 +33,11 @@ fn every_unary_operation_has_its_derivative() {
 #[test]
 fn step_functions_have_zero_gradients() {
     let flat = [
-        Unary::Ceil,
-        Unary::Floor,
-        Unary::RoundNearestAfz,
-        Unary::RoundNearestEven,
-        Unary::Sign,
+        UnaryOp::Ceil,
+        UnaryOp::Floor,
+        UnaryOp::RoundNearestAfz,
+        UnaryOp::RoundNearestEven,
+        UnaryOp::Sign,
     ];
     let results = eval(
         move |cx, x| {

@@ -1,5 +1,5 @@
 use halite_core::HostArray;
-use halite_ir::{Gather, Reduction, Scatter};
+use halite_ir::{GatherAttributes, Reduction, ScatterAttributes};
 use halite_tests::eval::host;
 
 use crate::gradients::Case;
@@ -39,14 +39,15 @@ fn gather_gradients_add_at_clamped_indices() {
 
 #[test]
 fn gathered_windows_add_back() {
-    let gather = Gather {
+    let gather = GatherAttributes {
         offset_dims: vec![1, 2],
         collapsed_slice_dims: vec![],
         operand_batching_dims: vec![],
-        indices_batching_dims: vec![],
+        start_indices_batching_dims: vec![],
         start_index_map: vec![1, 0],
         index_vector_dim: 1,
         slice_sizes: vec![2, 3],
+        indices_are_sorted: false,
     };
     let at = indices(&[0, 1, 1, 0, 7, 7], &[3, 2]);
     Case::noise(&[&[4, 5]])
@@ -68,48 +69,48 @@ fn writes_at_indices_pass_it_to_what_stays() {
     x(4, &with_equals).check("scatter set with equal indices", |_, x| {
         vec![x[0].scatter_set(x[2], x[1], 0)]
     });
-    let scatter = |combine, unique_indices| Scatter {
-        combine,
+    let scatter = |unique_indices| ScatterAttributes {
         update_window_dims: vec![1],
         inserted_window_dims: vec![0],
-        operand_batching_dims: vec![],
-        indices_batching_dims: vec![],
+        input_batching_dims: vec![],
+        scatter_indices_batching_dims: vec![],
         scatter_dims_to_operand_dims: vec![0],
         index_vector_dim: 1,
         unique_indices,
+        indices_are_sorted: false,
     };
     for kind in [Reduction::Max, Reduction::Min] {
-        let scatter = scatter(Some(kind), false);
+        let scatter = scatter(false);
         x(4, &with_equals).check(&format!("scatter {kind:?}"), move |_, x| {
-            vec![x[0].scatter(x[2], x[1], scatter.clone())]
+            vec![x[0].scatter(x[2], x[1], scatter.clone(), Some(kind))]
         });
     }
     for combine in [None, Some(Reduction::Product)] {
-        let scatter = scatter(combine, true);
+        let scatter = scatter(true);
         x(3, &all_different).check(&format!("unique {combine:?}"), move |_, x| {
-            vec![x[0].scatter(x[2], x[1], scatter.clone())]
+            vec![x[0].scatter(x[2], x[1], scatter.clone(), combine)]
         });
     }
 }
 
 #[test]
 fn skipped_scatter_windows_have_zero_gradients() {
-    let scatter = Scatter {
-        combine: Some(Reduction::Sum),
+    let scatter = ScatterAttributes {
         update_window_dims: vec![1],
         inserted_window_dims: vec![],
-        operand_batching_dims: vec![],
-        indices_batching_dims: vec![],
+        input_batching_dims: vec![],
+        scatter_indices_batching_dims: vec![],
         scatter_dims_to_operand_dims: vec![0],
         index_vector_dim: 1,
         unique_indices: false,
+        indices_are_sorted: false,
     };
     // A window of 2 in 5: the first fits, the others hang over an end.
     let at = indices(&[3, 4, -1], &[3, 1]);
     Case::noise(&[&[5], &[3, 2]])
         .with(&[at])
         .check("windows", move |_, x| {
-            vec![x[0].scatter(x[2], x[1], scatter.clone())]
+            vec![x[0].scatter(x[2], x[1], scatter.clone(), Some(Reduction::Sum))]
         });
 }
 

@@ -1,5 +1,5 @@
 use halite_core::DType;
-use halite_ir::{ConvDims, Convolution, Dot};
+use halite_ir::{ConvolutionAttributes, ConvolutionDims, DotAttributes};
 use halite_nn::{ConvOptions, Padding};
 
 use crate::gradients::Case;
@@ -19,16 +19,16 @@ fn products_of_matrices() {
 
 #[test]
 fn products_over_dimensions_in_any_order() {
-    let dot = Dot {
-        left_batch: vec![2, 0],
-        right_batch: vec![0, 3],
-        left_contract: vec![4, 1],
-        right_contract: vec![1, 2],
-        result: DType::F64,
+    let dot = DotAttributes {
+        lhs_batching: vec![2, 0],
+        rhs_batching: vec![0, 3],
+        lhs_contracting: vec![4, 1],
+        rhs_contracting: vec![1, 2],
+        ..DotAttributes::default()
     };
     // left: [b1, c2, b0, free, c1], right: [b0, c1, c2, b1, free]
     Case::noise(&[&[2, 3, 4, 5, 2], &[4, 2, 3, 2, 3]]).check("mixed dimensions", move |_, x| {
-        vec![x[0].dot_general(x[1], dot.clone())]
+        vec![x[0].dot_general(x[1], dot.clone(), DType::F64)]
     });
 }
 
@@ -37,16 +37,16 @@ fn narrow_products_go_back_narrow() {
     Case::noise(&[&[3, 4], &[4, 2]])
         .coarse()
         .check("f32 to f64", |_, x| {
-            let dot = Dot {
-                left_batch: vec![],
-                right_batch: vec![],
-                left_contract: vec![1],
-                right_contract: vec![0],
-                result: DType::F64,
+            let dot = DotAttributes {
+                lhs_batching: vec![],
+                rhs_batching: vec![],
+                lhs_contracting: vec![1],
+                rhs_contracting: vec![0],
+                ..DotAttributes::default()
             };
             vec![
                 x[0].convert(DType::F32)
-                    .dot_general(x[1].convert(DType::F32), dot),
+                    .dot_general(x[1].convert(DType::F32), dot, DType::F64),
             ]
         });
 }
@@ -124,18 +124,18 @@ fn convolutions_with_one_spatial_dimension() {
 
 #[test]
 fn convolution_gradients_with_permuted_dimensions() {
-    let general = Convolution {
-        input: ConvDims {
+    let general = ConvolutionAttributes {
+        input: ConvolutionDims {
             batch: 2,
             feature: 0,
             spatial: vec![3, 1],
         },
-        kernel: ConvDims {
+        kernel: ConvolutionDims {
             batch: 1,
             feature: 3,
             spatial: vec![0, 2],
         },
-        output: ConvDims {
+        output: ConvolutionDims {
             batch: 3,
             feature: 1,
             spatial: vec![2, 0],
@@ -147,25 +147,25 @@ fn convolution_gradients_with_permuted_dimensions() {
         reversal: vec![true, false],
         feature_groups: 1,
         batch_groups: 1,
-        result: DType::F64,
+        precision: Vec::new(),
     };
     let conv = general.clone();
     // x: [in 3, w 5, batch 2, h 4], kernel: [h 2, out 4, w 2, in 3]
     Case::noise(&[&[3, 5, 2, 4], &[2, 4, 2, 3]]).check("general", move |_, x| {
-        vec![x[0].conv_general(x[1], conv.clone())]
+        vec![x[0].conv_general(x[1], conv.clone(), DType::F64)]
     });
-    let conv = Convolution {
+    let conv = ConvolutionAttributes {
         batch_groups: 2,
         ..general.clone()
     };
     Case::noise(&[&[3, 5, 4, 4], &[2, 4, 2, 3]]).check("batch groups", move |_, x| {
-        vec![x[0].conv_general(x[1], conv.clone())]
+        vec![x[0].conv_general(x[1], conv.clone(), DType::F64)]
     });
-    let conv = Convolution {
+    let conv = ConvolutionAttributes {
         feature_groups: 2,
         ..general
     };
     Case::noise(&[&[6, 5, 2, 4], &[2, 4, 2, 3]]).check("feature groups", move |_, x| {
-        vec![x[0].conv_general(x[1], conv.clone())]
+        vec![x[0].conv_general(x[1], conv.clone(), DType::F64)]
     });
 }

@@ -3,7 +3,7 @@
 //! each activation behind an optimization barrier.
 
 use halite_core::{DType, HostArray, TensorType, tree::Leaf};
-use halite_ir::{Reduction, Scatter};
+use halite_ir::{Reduction, ScatterAttributes};
 use halite_nn::{ConvOptions, GroupNorm, Padding, Tensor, grad};
 use halite_tests::eval::{Function, eval, host, noise};
 
@@ -134,17 +134,18 @@ fn scattered_max_behind_group_norm() {
     check(&image_inputs(), |x, activation| {
         let rows = activation(block(block(x[0], &x[1..4]), &x[4..])).reshape([2 * 24 * 40, 16]);
         let indices = x[0].trace().iota(&TensorType::new(DType::S32, [1920]), 0) / 4.0;
-        let scatter = Scatter {
-            combine: Some(Reduction::Max),
+        let scatter = ScatterAttributes {
             update_window_dims: vec![1],
             inserted_window_dims: vec![0],
-            operand_batching_dims: vec![],
-            indices_batching_dims: vec![],
+            input_batching_dims: vec![],
+            scatter_indices_batching_dims: vec![],
             scatter_dims_to_operand_dims: vec![0],
             index_vector_dim: 1,
             unique_indices: false,
+            indices_are_sorted: false,
         };
-        rows.slice_dim(0, ..480).scatter(indices, rows, scatter)
+        rows.slice_dim(0, ..480)
+            .scatter(indices, rows, scatter, Some(Reduction::Max))
     });
 }
 

@@ -1,5 +1,5 @@
 use halite_core::tree::Leaf;
-use halite_ir::{Reduction, Window};
+use halite_ir::{Reduction, WindowAttributes};
 use halite_nn::{Padding, grad};
 use halite_tests::eval::{eval, host};
 
@@ -30,8 +30,8 @@ fn cumulative_reductions() {
     x().check("cumlogsumexp", |_, x| vec![x[0].cumlogsumexp(1)]);
 }
 
-fn window(sizes: [usize; 2], strides: [usize; 2], padding: [(usize, usize); 2]) -> Window {
-    Window {
+fn window(sizes: [usize; 2], strides: [usize; 2], padding: [(i64, i64); 2]) -> WindowAttributes {
+    WindowAttributes {
         sizes: sizes.to_vec(),
         strides: strides.to_vec(),
         base_dilations: vec![1, 1],
@@ -56,7 +56,7 @@ fn reductions_over_windows() {
             vec![x[0].reduce_window(kind, window.clone())]
         });
     }
-    let dilated = Window {
+    let dilated = WindowAttributes {
         base_dilations: vec![2, 1],
         window_dilations: vec![1, 2],
         ..plain

@@ -1,18 +1,18 @@
 use half::bf16;
 use halite_core::{DType, HostArray};
-use halite_ir::{ConvDims, Convolution, Dot, Op};
+use halite_ir::{ConvolutionAttributes, ConvolutionDims, DotAttributes, Op};
 
 use crate::ir_ops::support::*;
 
 #[test]
 fn dots_sum_over_any_pairs_of_dimensions() {
     let (x, y) = (noise(&[2, 3, 4, 5]), noise(&[4, 6, 2, 5]));
-    let dot = Dot {
-        left_batch: vec![0],
-        right_batch: vec![2],
-        left_contract: vec![3, 2],
-        right_contract: vec![3, 0],
-        result: DType::F32,
+    let dot = DotAttributes {
+        lhs_batching: vec![0],
+        rhs_batching: vec![2],
+        lhs_contracting: vec![3, 2],
+        rhs_contracting: vec![3, 0],
+        ..DotAttributes::default()
     };
     let expected = by_index(&[2, 3, 6], |index| {
         let (b, i, j) = (index[0], index[1], index[2]);
@@ -20,17 +20,22 @@ fn dots_sum_over_any_pairs_of_dimensions() {
             .map(|k| at(&x, &[b, i, k[0], k[1]]) * at(&y, &[k[0], j, b, k[1]]))
             .sum()
     });
-    gives_about(Op::Dot(dot), &[&x, &y], expected.as_slice().unwrap(), 1e-5);
-    let outer = Dot {
-        left_batch: vec![],
-        right_batch: vec![],
-        left_contract: vec![],
-        right_contract: vec![],
-        result: DType::F32,
+    gives_about(
+        Op::Dot(dot, DType::F32),
+        &[&x, &y],
+        expected.as_slice().unwrap(),
+        1e-5,
+    );
+    let outer = DotAttributes {
+        lhs_batching: vec![],
+        rhs_batching: vec![],
+        lhs_contracting: vec![],
+        rhs_contracting: vec![],
+        ..DotAttributes::default()
     };
     let (x, y) = (noise(&[3]), noise(&[2]));
     gives(
-        Op::Dot(outer),
+        Op::Dot(outer, DType::F32),
         &[&x, &y],
         &[by_index(&[3, 2], |index| {
             at(&x, &index[..1]) * at(&y, &index[1..])
@@ -41,13 +46,16 @@ fn dots_sum_over_any_pairs_of_dimensions() {
 #[test]
 fn dots_accumulate_in_the_type_of_their_result() {
     let dot = |result| {
-        Op::Dot(Dot {
-            left_batch: vec![],
-            right_batch: vec![],
-            left_contract: vec![0],
-            right_contract: vec![0],
+        Op::Dot(
+            DotAttributes {
+                lhs_batching: vec![],
+                rhs_batching: vec![],
+                lhs_contracting: vec![0],
+                rhs_contracting: vec![0],
+                ..DotAttributes::default()
+            },
             result,
-        })
+        )
     };
     let ones = host(&[bf16::ONE; 1000], &[1000]);
     gives(
@@ -81,7 +89,12 @@ fn dots_accumulate_in_the_type_of_their_result() {
 }
 
 /// A convolution by its definition, one output element at a time.
-fn convolve(conv: &Convolution, x: &HostArray, kernel: &HostArray, out: &[usize]) -> HostArray {
+fn convolve(
+    conv: &ConvolutionAttributes,
+    x: &HostArray,
+    kernel: &HostArray,
+    out: &[usize],
+) -> HostArray {
     let spatial = conv.strides.len();
     let (x_dims, k_dims) = (x.ty().dims(), kernel.ty().dims());
     let k_features = k_dims[conv.kernel.feature];
@@ -125,8 +138,8 @@ fn convolve(conv: &Convolution, x: &HostArray, kernel: &HostArray, out: &[usize]
     })
 }
 
-fn dims(batch: usize, feature: usize, spatial: &[usize]) -> ConvDims {
-    ConvDims {
+fn dims(batch: usize, feature: usize, spatial: &[usize]) -> ConvolutionDims {
+    ConvolutionDims {
         batch,
         feature,
         spatial: spatial.to_vec(),
@@ -134,17 +147,17 @@ fn dims(batch: usize, feature: usize, spatial: &[usize]) -> ConvDims {
 }
 
 /// Checks a convolution of random arrays of these dimensions.
-fn check(what: &str, conv: Convolution, x: &[usize], kernel: &[usize]) {
+fn check(what: &str, conv: ConvolutionAttributes, x: &[usize], kernel: &[usize]) {
     let (x, kernel) = (noise(x), noise(kernel));
-    let got = run(Op::Convolution(conv.clone()), &[&x, &kernel]).remove(0);
+    let got = run(Op::Convolution(conv.clone(), DType::F32), &[&x, &kernel]).remove(0);
     let expected = convolve(&conv, &x, &kernel, got.ty().dims());
     let expected = expected.as_slice().unwrap();
     close(got.as_slice().unwrap(), expected, 1e-5, what);
 }
 
 /// `[batch, height, width, features]`, with a kernel `[height, width, inputs, outputs]`.
-fn nhwc() -> Convolution {
-    Convolution {
+fn nhwc() -> ConvolutionAttributes {
+    ConvolutionAttributes {
         input: dims(0, 3, &[1, 2]),
         kernel: dims(3, 2, &[0, 1]),
         output: dims(0, 3, &[1, 2]),
@@ -155,25 +168,25 @@ fn nhwc() -> Convolution {
         reversal: vec![false, false],
         feature_groups: 1,
         batch_groups: 1,
-        result: DType::F32,
+        precision: Vec::new(),
     }
 }
 
 #[test]
 fn convolutions_have_strides_with_dilations() {
     check("plain", nhwc(), &[2, 5, 6, 3], &[3, 2, 3, 4]);
-    let strided = Convolution {
+    let strided = ConvolutionAttributes {
         strides: vec![2, 3],
         padding: vec![(-1, 1), (2, 0)],
         ..nhwc()
     };
     check("strided and cut", strided, &[2, 7, 8, 3], &[3, 2, 3, 4]);
-    let dilated = Convolution {
+    let dilated = ConvolutionAttributes {
         kernel_dilation: vec![2, 3],
         ..nhwc()
     };
     check("dilated kernel", dilated, &[1, 7, 8, 2], &[2, 3, 2, 2]);
-    let transposed = Convolution {
+    let transposed = ConvolutionAttributes {
         input_dilation: vec![2, 3],
         reversal: vec![true, false],
         ..nhwc()
@@ -183,13 +196,13 @@ fn convolutions_have_strides_with_dilations() {
 
 #[test]
 fn convolutions_have_groups() {
-    let grouped = |feature_groups| Convolution {
+    let grouped = |feature_groups| ConvolutionAttributes {
         feature_groups,
         ..nhwc()
     };
     check("grouped", grouped(3), &[2, 5, 5, 6], &[3, 3, 2, 9]);
     check("depthwise", grouped(4), &[2, 5, 5, 4], &[3, 3, 1, 4]);
-    let batches = Convolution {
+    let batches = ConvolutionAttributes {
         batch_groups: 2,
         ..nhwc()
     };
@@ -198,7 +211,7 @@ fn convolutions_have_groups() {
 
 #[test]
 fn convolutions_have_any_order_of_dimensions() {
-    let nchw = Convolution {
+    let nchw = ConvolutionAttributes {
         input: dims(0, 1, &[2, 3]),
         kernel: dims(0, 1, &[2, 3]),
         output: dims(1, 0, &[3, 2]),
@@ -211,7 +224,7 @@ fn convolutions_have_any_order_of_dimensions() {
 fn convolutions_have_any_number_of_spatial_dimensions() {
     for spatial in [0, 1, 3] {
         let all: Vec<usize> = (2..2 + spatial).collect();
-        let conv = Convolution {
+        let conv = ConvolutionAttributes {
             input: dims(0, 1, &all),
             kernel: dims(0, 1, &all),
             output: dims(0, 1, &all),

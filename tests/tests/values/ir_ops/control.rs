@@ -1,6 +1,7 @@
 use halite_core::{CompileOptions, DType, ErrorKind, HostArray, TensorType};
 use halite_ir::{
-    Attribute, Binary, Comparison, CustomCall, Graph, Interface, Literal, Op, Remat, Unary, program,
+    Attribute, BinaryOp, ComparisonDirection, CustomCall, Graph, Interface, Literal, Op, Remat,
+    UnaryOp, program,
 };
 
 use crate::ir_ops::support::*;
@@ -16,11 +17,11 @@ fn repeat(
 ) -> Op {
     let types = || [s32(), x.clone(), s32()];
     let condition = graph(types(), |graph, [i, _, n]| {
-        vec![push(graph, Op::Compare(Comparison::Lt), &[i, n])]
+        vec![push(graph, Op::Compare(ComparisonDirection::Lt), &[i, n])]
     });
     let body = graph(types(), |graph, [i, x, n]| {
         let one = push(graph, Op::Constant(Literal::splat(1i32, [])), &[]);
-        let next = push(graph, Op::Binary(Binary::Add), &[i, one]);
+        let next = push(graph, Op::Binary(BinaryOp::Add), &[i, one]);
         let x = body(graph, x, n);
         vec![next, x]
     });
@@ -35,7 +36,7 @@ fn repeat(
 fn loop_body_uses_carried_values_besides_invariant_ones() {
     let x = TensorType::new(DType::F32, [2]);
     let op = repeat(&x, |graph, x, _| {
-        push(graph, Op::Binary(Binary::Add), &[x, x])
+        push(graph, Op::Binary(BinaryOp::Add), &[x, x])
     });
     let (start, times, value) = (
         HostArray::scalar(0i32),
@@ -54,17 +55,17 @@ fn nested_regions_see_outer_values() {
     // In each iteration of the outer loop, the inner one adds n to x, n times.
     let x = s32();
     let inner = repeat(&x, |graph, x, n| {
-        push(graph, Op::Binary(Binary::Add), &[x, n])
+        push(graph, Op::Binary(BinaryOp::Add), &[x, n])
     });
     let outer = repeat(&x, |graph, x, n| {
         let zero = push(graph, Op::Constant(Literal::splat(0i32, [])), &[]);
         let x = graph.push(inner, &[zero, x, n], None).unwrap()[1];
         // Odd x are doubled.
         let two = push(graph, Op::Constant(Literal::splat(2i32, [])), &[]);
-        let odd = push(graph, Op::Binary(Binary::Remainder), &[x, two]);
+        let odd = push(graph, Op::Binary(BinaryOp::Remainder), &[x, two]);
         let same = crate::ir_ops::support::graph([s32(), s32()], |_, [x, _]| vec![x]);
         let doubled = crate::ir_ops::support::graph([s32(), s32()], |graph, [x, two]| {
-            vec![push(graph, Op::Binary(Binary::Multiply), &[x, two])]
+            vec![push(graph, Op::Binary(BinaryOp::Multiply), &[x, two])]
         });
         push(
             graph,
@@ -91,10 +92,10 @@ fn nested_regions_see_outer_values() {
 fn scan_stacks_results_in_both_directions() {
     // sum += n * x; y = (sum before, x is negative)
     let body = graph([s32(), s32(), s32()], |graph, [sum, n, x]| {
-        let product = push(graph, Op::Binary(Binary::Multiply), &[n, x]);
-        let next = push(graph, Op::Binary(Binary::Add), &[sum, product]);
+        let product = push(graph, Op::Binary(BinaryOp::Multiply), &[n, x]);
+        let next = push(graph, Op::Binary(BinaryOp::Add), &[sum, product]);
         let zero = push(graph, Op::Constant(Literal::splat(0i32, [])), &[]);
-        let negative = push(graph, Op::Compare(Comparison::Lt), &[x, zero]);
+        let negative = push(graph, Op::Compare(ComparisonDirection::Lt), &[x, zero]);
         vec![next, sum, negative]
     });
     let scan = |reverse| Op::Scan {
@@ -136,7 +137,7 @@ fn scan_stacks_results_in_both_directions() {
 fn scan_without_carry_slices_or_iterations() {
     let matrix = TensorType::new(DType::F32, [2, 1]);
     let twice = graph([matrix.clone()], |graph, [x]| {
-        vec![push(graph, Op::Binary(Binary::Add), &[x, x])]
+        vec![push(graph, Op::Binary(BinaryOp::Add), &[x, x])]
     });
     let scan = |carried, scanned, length| Op::Scan {
         carried,
@@ -231,7 +232,7 @@ fn unregistered_custom_call_is_an_error() {
 fn outputs_may_be_inputs_or_there_twice_or_not_at_all() {
     let x = TensorType::new(DType::F32, [2]);
     let graph = graph([x.clone(), x], |graph, [x, y]| {
-        let z = push(graph, Op::Unary(Unary::Negate), &[y]);
+        let z = push(graph, Op::Unary(UnaryOp::Negate), &[y]);
         vec![x, z, z]
     });
     let (a, b) = (host(&[1.0f32, 2.0], &[2]), host(&[3.0f32, 4.0], &[2]));

@@ -6,7 +6,7 @@ use halite_core::{
     Arg, Array, CompileOptions, DType, HostArray, HostBytes, Mesh, PartitionSpec, Sharding,
     TensorType,
 };
-use halite_ir::{Binary, Dot, Graph, Groups, Interface, Op, Port, Reduction, Unary};
+use halite_ir::{BinaryOp, DotAttributes, Graph, Groups, Interface, Op, Port, Reduction, UnaryOp};
 use halite_tests::eval::program;
 
 use crate::ir_ops::support::*;
@@ -33,14 +33,14 @@ fn step() -> (Graph, Interface, [Arc<Sharding>; 2]) {
             TensorType::new(DType::F32, [16, 24]),
         ],
         |graph, [x, w]| {
-            let dot = Dot {
-                left_batch: vec![],
-                right_batch: vec![],
-                left_contract: vec![1],
-                right_contract: vec![0],
-                result: DType::F32,
+            let dot = DotAttributes {
+                lhs_batching: vec![],
+                rhs_batching: vec![],
+                lhs_contracting: vec![1],
+                rhs_contracting: vec![0],
+                ..DotAttributes::default()
             };
-            let y = push(graph, Op::Dot(dot), &[x, w]);
+            let y = push(graph, Op::Dot(dot, DType::F32), &[x, w]);
             let y = push(
                 graph,
                 Op::ShardingConstraint(PartitionSpec::new([vec!["data"], vec!["model"]])),
@@ -51,7 +51,7 @@ fn step() -> (Graph, Interface, [Arc<Sharding>; 2]) {
                 Op::Constant(halite_ir::Literal::splat(1.0f32, [16, 24])),
                 &[],
             );
-            vec![y, push(graph, Op::Binary(Binary::Subtract), &[w, one])]
+            vec![y, push(graph, Op::Binary(BinaryOp::Subtract), &[w, one])]
         },
     );
     let interface = Interface {
@@ -120,7 +120,7 @@ fn mesh_program_reuses_donated_memory() {
 fn a_donated_input_of_one_device_is_reused() {
     let ty = TensorType::new(DType::F32, [1000]);
     let graph = graph([ty.clone(), ty], |graph, [x, y]| {
-        vec![push(graph, Op::Binary(Binary::Add), &[x, y]), y]
+        vec![push(graph, Op::Binary(BinaryOp::Add), &[x, y]), y]
     });
     let interface = Interface {
         aliases: vec![(0, 0)],
@@ -352,7 +352,7 @@ fn locations_reach_the_compiler() {
     let x = graph.input(TensorType::new(DType::F32, [2]));
     let here = std::panic::Location::caller();
     let y = graph
-        .push(Op::Unary(Unary::Tanh), &[x], Some(here))
+        .push(Op::Unary(UnaryOp::Tanh), &[x], Some(here))
         .unwrap()[0];
     graph.set_outputs(vec![y]);
     let text = halite_ir::text(&graph, &Interface::new("here")).unwrap();

@@ -2,8 +2,9 @@
 
 use halite_core::{DType, TensorType};
 use halite_ir::{
-    Binary, Comparison, ConvDims, Convolution, Dot, Extreme, Gather, Graph, Literal, Op, Reduction,
-    Scatter, Unary, Value, Window,
+    BinaryOp, ComparisonDirection, ConvolutionAttributes, ConvolutionDims, DotAttributes, Extreme,
+    GatherAttributes, Graph, Literal, Op, Reduction, ScatterAttributes, UnaryOp, Value,
+    WindowAttributes,
 };
 
 /// Draws small numbers from one large one.
@@ -55,19 +56,21 @@ impl Draw {
         ])
     }
 
-    fn window(&mut self, rank: usize) -> Window {
-        Window {
+    fn window(&mut self, rank: usize) -> WindowAttributes {
+        WindowAttributes {
             sizes: self.positive(rank, 3),
             strides: self.positive(rank, 2),
             base_dilations: self.positive(rank, 2),
             window_dilations: self.positive(rank, 2),
-            padding: (0..rank).map(|_| (self.below(2), self.below(2))).collect(),
+            padding: (0..rank)
+                .map(|_| (self.below(2) as i64, self.below(2) as i64))
+                .collect(),
         }
     }
 
-    fn conv_dims(&mut self) -> ConvDims {
+    fn conv_dims(&mut self) -> ConvolutionDims {
         let feature = 1 + self.below(2);
-        ConvDims {
+        ConvolutionDims {
             batch: 0,
             feature,
             spatial: vec![3 - feature],
@@ -90,9 +93,12 @@ pub(crate) fn draw_op(
         kind @ 16..20 => candidates.slice(kind, draw, values),
         20 => (Op::Gather(candidates.gather(draw)), vec![x, any]),
         21 => candidates.scatter(draw),
-        22 | 23 => (Op::Dot(candidates.dot(draw)), vec![x, candidates.related]),
+        22 | 23 => (
+            Op::Dot(candidates.dot(draw), candidates.ty.dtype()),
+            vec![x, candidates.related],
+        ),
         24 => (
-            Op::Convolution(candidates.convolution(draw)),
+            Op::Convolution(candidates.convolution(draw), candidates.ty.dtype()),
             vec![x, candidates.related],
         ),
         kind @ 25..29 => candidates.reduction(kind, draw),
@@ -149,9 +155,9 @@ impl<'a> Candidates<'a> {
     }
 
     fn elementwise(&self, kind: usize, draw: &mut Draw, dtypes: &[DType]) -> (Op, Vec<Value>) {
-        use {Binary as B, Comparison as C, Unary as U};
+        use {BinaryOp as B, ComparisonDirection as C, UnaryOp as U};
         let &Candidates { x, y, z, .. } = self;
-        let signs = [U::Abs, U::Negate, U::Sign, U::Not, U::PopulationCount];
+        let signs = [U::Abs, U::Negate, U::Sign, U::Not, U::Popcnt];
         let of_floats = [U::Tanh, U::Erf, U::IsFinite, U::Floor, U::CountLeadingZeros];
         let commutative = [B::Add, B::Multiply, B::Maximum, B::Minimum];
         let bits = [B::Subtract, B::And, B::Or, B::Xor];
@@ -250,7 +256,7 @@ impl<'a> Candidates<'a> {
     }
 
     /// Slices that lack one dimension, somewhere between the dimensions of the indices.
-    fn gather(&self, draw: &mut Draw) -> Gather {
+    fn gather(&self, draw: &mut Draw) -> GatherAttributes {
         let rank = self.rank();
         let dropped = draw.below(rank.max(1));
         let batch = self.graph.ty(self.any).rank();
@@ -259,14 +265,15 @@ impl<'a> Candidates<'a> {
         if let Some(size) = slice_sizes.get_mut(dropped) {
             *size = 1;
         }
-        Gather {
+        GatherAttributes {
             offset_dims: (first..first + rank.saturating_sub(1)).collect(),
             collapsed_slice_dims: vec![dropped],
             operand_batching_dims: vec![],
-            indices_batching_dims: vec![],
+            start_indices_batching_dims: vec![],
             start_index_map: vec![draw.below(rank.max(1))],
             index_vector_dim: batch,
             slice_sizes,
+            indices_are_sorted: false,
         }
     }
 
@@ -276,42 +283,35 @@ impl<'a> Candidates<'a> {
         let indices = self.graph.ty(self.any).dims();
         let mut same_dtype = self.same_dtype.iter().copied();
         let updates = same_dtype.find(|&value| self.graph.ty(value).dims() == indices);
-        let scatter = Scatter {
-            combine: if draw.below(3) == 0 {
-                None
-            } else {
-                Some(draw.reduction())
-            },
-            update_window_dims: vec![],
+        let combine = (draw.below(3) != 0).then(|| draw.reduction());
+        let scatter = ScatterAttributes {
             inserted_window_dims: (0..rank).collect(),
-            operand_batching_dims: vec![],
-            indices_batching_dims: vec![],
             scatter_dims_to_operand_dims: vec![draw.below(rank.max(1))],
             index_vector_dim: indices.len(),
-            unique_indices: false,
+            ..ScatterAttributes::default()
         };
         let operands = vec![self.x, self.any, updates.unwrap_or(self.x)];
-        (Op::Scatter(scatter), operands)
+        (Op::Scatter(scatter, combine), operands)
     }
 
     /// A contraction over one dimension, or an outer product where no sizes agree.
-    fn dot(&self, draw: &mut Draw) -> Dot {
+    fn dot(&self, draw: &mut Draw) -> DotAttributes {
         let rank = self.rank();
         let contract = draw.below(rank + 1).min(rank.saturating_sub(1));
         let others = self.graph.ty(self.related).dims();
         let size = self.ty.dims().get(contract);
         let fitting = size.and_then(|size| others.iter().position(|other| other == size));
-        Dot {
-            left_batch: vec![],
-            right_batch: vec![],
-            left_contract: fitting.map(|_| contract).into_iter().collect(),
-            right_contract: fitting.into_iter().collect(),
-            result: self.ty.dtype(),
+        DotAttributes {
+            lhs_batching: vec![],
+            rhs_batching: vec![],
+            lhs_contracting: fitting.map(|_| contract).into_iter().collect(),
+            rhs_contracting: fitting.into_iter().collect(),
+            ..DotAttributes::default()
         }
     }
 
-    fn convolution(&self, draw: &mut Draw) -> Convolution {
-        Convolution {
+    fn convolution(&self, draw: &mut Draw) -> ConvolutionAttributes {
+        ConvolutionAttributes {
             input: draw.conv_dims(),
             kernel: draw.conv_dims(),
             output: draw.conv_dims(),
@@ -322,7 +322,7 @@ impl<'a> Candidates<'a> {
             reversal: vec![draw.bool()],
             feature_groups: 1 + draw.below(2),
             batch_groups: 1,
-            result: self.ty.dtype(),
+            precision: Vec::new(),
         }
     }
 

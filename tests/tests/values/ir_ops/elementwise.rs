@@ -2,12 +2,12 @@ use std::slice::from_ref;
 
 use half::{bf16, f16};
 use halite_core::{DType, HostArray, TensorType};
-use halite_ir::{Binary, Comparison, Literal, Op, Unary};
+use halite_ir::{BinaryOp, ComparisonDirection, Literal, Op, UnaryOp};
 
 use crate::ir_ops::support::*;
 
-type Formulas1 = [(Unary, fn(f64) -> f64); 20];
-type Formulas2 = [(Binary, fn(f64, f64) -> f64); 9];
+type Formulas1 = [(UnaryOp, fn(f64) -> f64); 20];
+type Formulas2 = [(BinaryOp, fn(f64, f64) -> f64); 9];
 
 const FLOATS: [f32; 10] = [-2.5, -1.5, -0.75, -0.5, -0.0, 0.0, 0.25, 0.5, 1.5, 3.25];
 
@@ -15,26 +15,26 @@ const FLOATS: [f32; 10] = [-2.5, -1.5, -0.75, -0.5, -0.0, 0.0, 0.25, 0.5, 1.5, 3
 fn unary_operations_on_floats_are_their_formulas() {
     let x = host(&FLOATS, &[10]);
     let table: Formulas1 = [
-        (Unary::Abs, f64::abs),
-        (Unary::Cbrt, f64::cbrt),
-        (Unary::Ceil, f64::ceil),
-        (Unary::Cosine, f64::cos),
-        (Unary::Erf, erf),
-        (Unary::Exponential, f64::exp),
-        (Unary::ExponentialMinusOne, f64::exp_m1),
-        (Unary::Floor, f64::floor),
-        (Unary::Log, f64::ln),
-        (Unary::LogPlusOne, f64::ln_1p),
-        (Unary::Logistic, |x| 1.0 / (1.0 + (-x).exp())),
-        (Unary::Negate, |x| -x),
-        (Unary::RoundNearestAfz, f64::round),
-        (Unary::RoundNearestEven, f64::round_ties_even),
-        (Unary::Rsqrt, |x| 1.0 / x.sqrt()),
-        (Unary::Sign, |x| if x == 0.0 { 0.0 } else { x.signum() }),
-        (Unary::Sine, f64::sin),
-        (Unary::Sqrt, f64::sqrt),
-        (Unary::Tan, f64::tan),
-        (Unary::Tanh, f64::tanh),
+        (UnaryOp::Abs, f64::abs),
+        (UnaryOp::Cbrt, f64::cbrt),
+        (UnaryOp::Ceil, f64::ceil),
+        (UnaryOp::Cosine, f64::cos),
+        (UnaryOp::Erf, erf),
+        (UnaryOp::Exponential, f64::exp),
+        (UnaryOp::ExponentialMinusOne, f64::exp_m1),
+        (UnaryOp::Floor, f64::floor),
+        (UnaryOp::Log, f64::ln),
+        (UnaryOp::LogPlusOne, f64::ln_1p),
+        (UnaryOp::Logistic, |x| 1.0 / (1.0 + (-x).exp())),
+        (UnaryOp::Negate, |x| -x),
+        (UnaryOp::RoundNearestAfz, f64::round),
+        (UnaryOp::RoundNearestEven, f64::round_ties_even),
+        (UnaryOp::Rsqrt, |x| 1.0 / x.sqrt()),
+        (UnaryOp::Sign, |x| if x == 0.0 { 0.0 } else { x.signum() }),
+        (UnaryOp::Sine, f64::sin),
+        (UnaryOp::Sqrt, f64::sqrt),
+        (UnaryOp::Tan, f64::tan),
+        (UnaryOp::Tanh, f64::tanh),
     ];
     for (unary, formula) in table {
         let expected: Vec<f32> = FLOATS
@@ -59,13 +59,13 @@ fn erf(x: f64) -> f64 {
 #[test]
 fn unary_operations_take_every_float_type() {
     let unaries = [
-        Unary::Erf,
-        Unary::Tanh,
-        Unary::Logistic,
-        Unary::Cbrt,
-        Unary::Tan,
-        Unary::Rsqrt,
-        Unary::ExponentialMinusOne,
+        UnaryOp::Erf,
+        UnaryOp::Tanh,
+        UnaryOp::Logistic,
+        UnaryOp::Cbrt,
+        UnaryOp::Tan,
+        UnaryOp::Rsqrt,
+        UnaryOp::ExponentialMinusOne,
     ];
     for unary in unaries {
         let reference = run(Op::Unary(unary), &[&host(&[0.5f64, 1.25], &[2])]).remove(0);
@@ -103,52 +103,52 @@ fn unary_operations_take_every_float_type() {
 fn unary_operations_on_integers_or_bools() {
     let s = host(&[-128i8, -1, 0, 1, 127], &[5]);
     gives(
-        Op::Unary(Unary::Abs),
+        Op::Unary(UnaryOp::Abs),
         &[&host(&[-5i32, 0, 7], &[3])],
         &[host(&[5i32, 0, 7], &[3])],
     );
     gives(
-        Op::Unary(Unary::Negate),
+        Op::Unary(UnaryOp::Negate),
         &[&s],
         &[host(&[-128i8, 1, 0, -1, -127], &[5])],
     );
     gives(
-        Op::Unary(Unary::Negate),
+        Op::Unary(UnaryOp::Negate),
         &[&host(&[1u8, 0], &[2])],
         &[host(&[255u8, 0], &[2])],
     );
     gives(
-        Op::Unary(Unary::Sign),
+        Op::Unary(UnaryOp::Sign),
         &[&s],
         &[host(&[-1i8, -1, 0, 1, 1], &[5])],
     );
     gives(
-        Op::Unary(Unary::Not),
+        Op::Unary(UnaryOp::Not),
         &[&s],
         &[host(&[127i8, 0, -1, -2, -128], &[5])],
     );
     gives(
-        Op::Unary(Unary::Not),
+        Op::Unary(UnaryOp::Not),
         &[&host(&[true, false], &[2])],
         &[host(&[false, true], &[2])],
     );
     gives(
-        Op::Unary(Unary::CountLeadingZeros),
+        Op::Unary(UnaryOp::CountLeadingZeros),
         &[&host(&[0u16, 1, 0x8000], &[3])],
         &[host(&[16u16, 15, 0], &[3])],
     );
     gives(
-        Op::Unary(Unary::PopulationCount),
+        Op::Unary(UnaryOp::Popcnt),
         &[&host(&[0i64, -1, 6], &[3])],
         &[host(&[0i64, 64, 2], &[3])],
     );
     let odd = host(&[f32::NAN, f32::INFINITY, 1.0], &[3]);
     gives(
-        Op::Unary(Unary::IsFinite),
+        Op::Unary(UnaryOp::IsFinite),
         &[&odd],
         &[host(&[false, false, true], &[3])],
     );
-    let sign = run(Op::Unary(Unary::Sign), &[&odd]).remove(0);
+    let sign = run(Op::Unary(UnaryOp::Sign), &[&odd]).remove(0);
     assert!(sign.as_slice::<f32>().unwrap()[0].is_nan());
 }
 
@@ -158,15 +158,15 @@ fn binary_operations_on_floats_are_their_formulas() {
     let right: Vec<f32> = [FLOATS; 10].concat();
     let (x, y) = (host(&left, &[10, 10]), host(&right, &[10, 10]));
     let table: Formulas2 = [
-        (Binary::Add, |x, y| x + y),
-        (Binary::Atan2, f64::atan2),
-        (Binary::Divide, |x, y| x / y),
-        (Binary::Maximum, f64::max),
-        (Binary::Minimum, f64::min),
-        (Binary::Multiply, |x, y| x * y),
-        (Binary::Power, f64::powf),
-        (Binary::Remainder, |x, y| x % y),
-        (Binary::Subtract, |x, y| x - y),
+        (BinaryOp::Add, |x, y| x + y),
+        (BinaryOp::Atan2, f64::atan2),
+        (BinaryOp::Divide, |x, y| x / y),
+        (BinaryOp::Maximum, f64::max),
+        (BinaryOp::Minimum, f64::min),
+        (BinaryOp::Multiply, |x, y| x * y),
+        (BinaryOp::Power, f64::powf),
+        (BinaryOp::Remainder, |x, y| x % y),
+        (BinaryOp::Subtract, |x, y| x - y),
     ];
     for (binary, formula) in table {
         let expected: Vec<f32> = left
@@ -177,7 +177,7 @@ fn binary_operations_on_floats_are_their_formulas() {
         gives_about(Op::Binary(binary), &[&x, &y], &expected, 2e-6);
     }
     let (nan, one) = (host(&[f32::NAN, 1.0], &[2]), host(&[1.0, f32::NAN], &[2]));
-    for binary in [Binary::Maximum, Binary::Minimum] {
+    for binary in [BinaryOp::Maximum, BinaryOp::Minimum] {
         let got = run(Op::Binary(binary), &[&nan, &one]).remove(0);
         assert!(
             got.as_slice::<f32>().unwrap().iter().all(|x| x.is_nan()),
@@ -192,35 +192,35 @@ fn binary_operations_on_integers_or_bools() {
         host(&[-7i32, 7, 6, i32::MIN], &[4]),
         host(&[2i32, -2, 3, 1], &[4]),
     );
-    let table: [(Binary, [i32; 4]); 11] = [
-        (Binary::Add, [-5, 5, 9, i32::MIN + 1]),
-        (Binary::And, [-7 & 2, 7 & -2, 2, 0]),
-        (Binary::Divide, [-3, -3, 2, i32::MIN]),
-        (Binary::Maximum, [2, 7, 6, 1]),
-        (Binary::Minimum, [-7, -2, 3, i32::MIN]),
-        (Binary::Multiply, [-14, -14, 18, i32::MIN]),
-        (Binary::Or, [-7 | 2, 7 | -2, 7, i32::MIN + 1]),
-        (Binary::Remainder, [-1, 1, 0, 0]),
-        (Binary::Subtract, [-9, 9, 3, i32::MAX]),
-        (Binary::Xor, [-7 ^ 2, 7 ^ -2, 5, i32::MIN + 1]),
-        (Binary::Power, [49, 0, 216, i32::MIN]),
+    let table: [(BinaryOp, [i32; 4]); 11] = [
+        (BinaryOp::Add, [-5, 5, 9, i32::MIN + 1]),
+        (BinaryOp::And, [-7 & 2, 7 & -2, 2, 0]),
+        (BinaryOp::Divide, [-3, -3, 2, i32::MIN]),
+        (BinaryOp::Maximum, [2, 7, 6, 1]),
+        (BinaryOp::Minimum, [-7, -2, 3, i32::MIN]),
+        (BinaryOp::Multiply, [-14, -14, 18, i32::MIN]),
+        (BinaryOp::Or, [-7 | 2, 7 | -2, 7, i32::MIN + 1]),
+        (BinaryOp::Remainder, [-1, 1, 0, 0]),
+        (BinaryOp::Subtract, [-9, 9, 3, i32::MAX]),
+        (BinaryOp::Xor, [-7 ^ 2, 7 ^ -2, 5, i32::MIN + 1]),
+        (BinaryOp::Power, [49, 0, 216, i32::MIN]),
     ];
     for (binary, expected) in table {
         gives(Op::Binary(binary), &[&x, &y], &[host(&expected, &[4])]);
     }
     let (bits, by) = (host(&[-16i32, 1, 1], &[3]), host(&[2i32, 31, 40], &[3]));
     gives(
-        Op::Binary(Binary::ShiftLeft),
+        Op::Binary(BinaryOp::ShiftLeft),
         &[&bits, &by],
         &[host(&[-64i32, i32::MIN, 0], &[3])],
     );
     gives(
-        Op::Binary(Binary::ShiftRightArithmetic),
+        Op::Binary(BinaryOp::ShiftRightArithmetic),
         &[&bits, &by],
         &[host(&[-4i32, 0, 0], &[3])],
     );
     gives(
-        Op::Binary(Binary::ShiftRightLogical),
+        Op::Binary(BinaryOp::ShiftRightLogical),
         &[&bits, &by],
         &[host(&[0x3FFF_FFFCi32, 0, 0], &[3])],
     );
@@ -235,13 +235,13 @@ fn binary_operations_on_integers_or_bools() {
         [false, true, true, false],
     );
     let table = [
-        (Binary::And, and),
-        (Binary::Multiply, and),
-        (Binary::Minimum, and),
-        (Binary::Or, or),
-        (Binary::Add, or),
-        (Binary::Maximum, or),
-        (Binary::Xor, xor),
+        (BinaryOp::And, and),
+        (BinaryOp::Multiply, and),
+        (BinaryOp::Minimum, and),
+        (BinaryOp::Or, or),
+        (BinaryOp::Add, or),
+        (BinaryOp::Maximum, or),
+        (BinaryOp::Xor, xor),
     ];
     for (binary, expected) in table {
         gives(Op::Binary(binary), &[&p, &q], &[host(&expected, &[4])]);
@@ -251,22 +251,26 @@ fn binary_operations_on_integers_or_bools() {
 #[test]
 fn comparisons_of_nan_signed_zero_unsigned() {
     let all = [
-        Comparison::Eq,
-        Comparison::Ne,
-        Comparison::Lt,
-        Comparison::Le,
-        Comparison::Gt,
-        Comparison::Ge,
+        ComparisonDirection::Eq,
+        ComparisonDirection::Ne,
+        ComparisonDirection::Lt,
+        ComparisonDirection::Le,
+        ComparisonDirection::Gt,
+        ComparisonDirection::Ge,
     ];
     for comparison in all {
-        fn holds<T: PartialOrd>(comparison: Comparison, x: &[T; 4], y: &[T; 4]) -> HostArray {
+        fn holds<T: PartialOrd>(
+            comparison: ComparisonDirection,
+            x: &[T; 4],
+            y: &[T; 4],
+        ) -> HostArray {
             let holds = |(x, y): (&T, &T)| match comparison {
-                Comparison::Eq => x == y,
-                Comparison::Ne => x != y,
-                Comparison::Lt => x < y,
-                Comparison::Le => x <= y,
-                Comparison::Gt => x > y,
-                Comparison::Ge => x >= y,
+                ComparisonDirection::Eq => x == y,
+                ComparisonDirection::Ne => x != y,
+                ComparisonDirection::Lt => x < y,
+                ComparisonDirection::Le => x <= y,
+                ComparisonDirection::Gt => x > y,
+                ComparisonDirection::Ge => x >= y,
             };
             host(&x.iter().zip(y).map(holds).collect::<Vec<bool>>(), &[4])
         }

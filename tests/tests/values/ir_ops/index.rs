@@ -1,5 +1,5 @@
 use halite_core::HostArray;
-use halite_ir::{Gather, Op, Reduction, Scatter};
+use halite_ir::{GatherAttributes, Op, Reduction, ScatterAttributes};
 
 use crate::ir_ops::support::*;
 
@@ -39,15 +39,16 @@ fn dynamic_slices_are_clamped_into_the_operand() {
 }
 
 /// Rows of a table by index: an embedding.
-fn rows(width: usize) -> Gather {
-    Gather {
+fn rows(width: usize) -> GatherAttributes {
+    GatherAttributes {
         offset_dims: vec![2],
         collapsed_slice_dims: vec![0],
         operand_batching_dims: vec![],
-        indices_batching_dims: vec![],
+        start_indices_batching_dims: vec![],
         start_index_map: vec![0],
         index_vector_dim: 2,
         slice_sizes: vec![1, width],
+        indices_are_sorted: false,
     }
 }
 
@@ -68,14 +69,15 @@ fn gather_clamps_indices() {
 #[test]
 fn gather_by_index_vectors_or_batch() {
     let x = noise(&[3, 4, 5]);
-    let gather = Gather {
+    let gather = GatherAttributes {
         offset_dims: vec![0],
         collapsed_slice_dims: vec![0, 2],
         operand_batching_dims: vec![],
-        indices_batching_dims: vec![],
+        start_indices_batching_dims: vec![],
         start_index_map: vec![2, 0],
         index_vector_dim: 0,
         slice_sizes: vec![1, 4, 1],
+        indices_are_sorted: false,
     };
     let indices = host(&[4u32, 0, 2, 1], &[2, 2]);
     let expected = by_index(&[4, 2], |index| {
@@ -84,14 +86,15 @@ fn gather_by_index_vectors_or_batch() {
     gives(Op::Gather(gather), &[&x, &indices], &[expected]);
 
     // Which of 5 logits, for each of 3 x 4.
-    let gather = Gather {
+    let gather = GatherAttributes {
         offset_dims: vec![],
         collapsed_slice_dims: vec![2],
         operand_batching_dims: vec![0, 1],
-        indices_batching_dims: vec![0, 1],
+        start_indices_batching_dims: vec![0, 1],
         start_index_map: vec![2],
         index_vector_dim: 2,
         slice_sizes: vec![1, 1, 1],
+        indices_are_sorted: false,
     };
     let labels: Vec<i32> = (0..12).map(|i| i * 7 % 5).collect();
     let expected = by_index(&[3, 4], |index| {
@@ -109,16 +112,19 @@ fn gather_by_index_vectors_or_batch() {
 
 /// Scatters rows.
 fn scatter(combine: Option<Reduction>) -> Op {
-    Op::Scatter(Scatter {
+    Op::Scatter(
+        ScatterAttributes {
+            update_window_dims: vec![1],
+            inserted_window_dims: vec![0],
+            input_batching_dims: vec![],
+            scatter_indices_batching_dims: vec![],
+            scatter_dims_to_operand_dims: vec![0],
+            index_vector_dim: 1,
+            unique_indices: false,
+            indices_are_sorted: false,
+        },
         combine,
-        update_window_dims: vec![1],
-        inserted_window_dims: vec![0],
-        operand_batching_dims: vec![],
-        indices_batching_dims: vec![],
-        scatter_dims_to_operand_dims: vec![0],
-        index_vector_dim: 1,
-        unique_indices: false,
-    })
+    )
 }
 
 #[test]
@@ -175,20 +181,20 @@ fn scatter_skips_indices_out_of_range() {
 #[test]
 fn scatter_by_batch_or_window() {
     let x = count(&[2, 5]);
-    let scatter = Scatter {
-        combine: Some(Reduction::Sum),
+    let scatter = ScatterAttributes {
         update_window_dims: vec![1],
         inserted_window_dims: vec![],
-        operand_batching_dims: vec![0],
-        indices_batching_dims: vec![0],
+        input_batching_dims: vec![0],
+        scatter_indices_batching_dims: vec![0],
         scatter_dims_to_operand_dims: vec![1],
         index_vector_dim: 1,
         unique_indices: true,
+        indices_are_sorted: false,
     };
     let updates = host(&[100.0f32, 200.0, 300.0, 400.0], &[2, 2]);
     let expected = [0.0f32, 101.0, 202.0, 3.0, 4.0, 5.0, 6.0, 7.0, 308.0, 409.0];
     gives(
-        Op::Scatter(scatter),
+        Op::Scatter(scatter, Some(Reduction::Sum)),
         &[&x, &host(&[1i32, 3], &[2]), &updates],
         &[host(&expected, &[2, 5])],
     );

@@ -2,7 +2,7 @@ use std::slice::from_ref;
 
 use half::bf16;
 use halite_core::{Element, HostArray};
-use halite_ir::{Extreme, Op, Reduction, Window};
+use halite_ir::{Extreme, Op, Reduction, WindowAttributes};
 
 use crate::ir_ops::support::*;
 
@@ -140,14 +140,14 @@ fn argmax_of_bf16_finds_the_first() {
 }
 
 /// `reduce_window` by its definition.
-fn slide(kind: Reduction, window: &Window, x: &HostArray, out: &[usize]) -> HostArray {
+fn slide(kind: Reduction, window: &WindowAttributes, x: &HostArray, out: &[usize]) -> HostArray {
     let dims = x.ty().dims();
     by_index(out, |index| {
         let mut inside = Vec::new();
         for offset in indices(&window.sizes) {
             let place = |d: usize| {
                 let place = index[d] * window.strides[d] + offset[d] * window.window_dilations[d];
-                let place = place.checked_sub(window.padding[d].0)?;
+                let place = place.checked_sub(window.padding[d].0 as usize)?;
                 (place % window.base_dilations[d] == 0
                     && place / window.base_dilations[d] < dims[d])
                     .then_some(place / window.base_dilations[d])
@@ -167,9 +167,9 @@ fn slide(kind: Reduction, window: &Window, x: &HostArray, out: &[usize]) -> Host
 }
 
 /// Windows of these sizes, without strides, dilations and padding.
-fn windows(sizes: &[usize]) -> Window {
+fn windows(sizes: &[usize]) -> WindowAttributes {
     let ones = vec![1; sizes.len()];
-    Window {
+    WindowAttributes {
         sizes: sizes.to_vec(),
         strides: ones.clone(),
         base_dilations: ones.clone(),
@@ -181,19 +181,19 @@ fn windows(sizes: &[usize]) -> Window {
 #[test]
 fn reduce_window_attributes() {
     let x = noise(&[2, 7, 6]);
-    let strided = Window {
+    let strided = WindowAttributes {
         strides: vec![1, 2, 1],
         padding: vec![(0, 0), (1, 0), (2, 1)],
         ..windows(&[1, 2, 3])
     };
-    let dilated = Window {
+    let dilated = WindowAttributes {
         strides: vec![1, 1, 2],
         base_dilations: vec![1, 2, 1],
         window_dilations: vec![1, 1, 3],
         padding: vec![(0, 0), (0, 2), (1, 1)],
         ..windows(&[1, 2, 2])
     };
-    let cumulative = Window {
+    let cumulative = WindowAttributes {
         padding: vec![(0, 0), (6, 0), (0, 0)],
         ..windows(&[1, 7, 1])
     };
@@ -219,7 +219,7 @@ fn reduce_window_attributes() {
 
 #[test]
 fn reduce_window_combines_bits() {
-    let window = Window {
+    let window = WindowAttributes {
         padding: vec![(0, 1)],
         ..windows(&[2])
     };
@@ -239,7 +239,7 @@ fn reduce_window_combines_bits() {
 fn select_and_scatter_adds_to_the_extreme_of_each_window() {
     let x = host(&[1.0f32, 5.0, 2.0, 5.0, 0.0, 4.0], &[6]);
     let source = host(&[10.0f32, 20.0, 30.0], &[3]);
-    let window = Window {
+    let window = WindowAttributes {
         strides: vec![2],
         padding: vec![(0, 1)],
         ..windows(&[3])

@@ -4,7 +4,7 @@ use halite_core::{
     Capabilities, DType, HostArray, Kernels, MeshShape, PartitionSpec, TensorType,
     tree::{Empty, Leaf},
 };
-use halite_ir::Dot;
+use halite_ir::DotAttributes;
 use halite_nn::{Function, ScanOptions, ShardedType, Tensor, Trace, lower};
 use halite_tests::{eval, eval::noise, random::Random};
 
@@ -69,14 +69,16 @@ impl Case {
 
     /// `x` by a matrix, in `f32`.
     fn product<'t>(&self, x: Tensor<'t>, matrix: Tensor<'t>) -> Tensor<'t> {
-        let dot = Dot {
-            left_batch: vec![],
-            right_batch: vec![],
-            left_contract: vec![1],
-            right_contract: vec![usize::from(self.is_transposed)],
-            result: self.result,
+        let dot = DotAttributes {
+            lhs_batching: vec![],
+            rhs_batching: vec![],
+            lhs_contracting: vec![1],
+            rhs_contracting: vec![usize::from(self.is_transposed)],
+            ..DotAttributes::default()
         };
-        let product = x.convert(matrix.dtype()).dot_general(matrix, dot);
+        let product = x
+            .convert(matrix.dtype())
+            .dot_general(matrix, dot, self.result);
         product.convert(DType::F32)
     }
 

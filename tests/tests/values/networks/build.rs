@@ -1,7 +1,7 @@
 //! Networks as traced programs.
 
 use halite_core::{DType, Result, TensorType, tree::Leaf};
-use halite_ir::{Binary, Extreme, Graph, Literal, Node, Op, Reduction, Remat, Value};
+use halite_ir::{BinaryOp, Extreme, Graph, Literal, Node, Op, Reduction, Remat, Value};
 use halite_nn::{
     BatchNorm, ConvOptions, Dropout, GroupNorm, LayerNorm, Mask, Padding, RmsNorm, Tensor, Trace,
     attention, grad,
@@ -172,7 +172,12 @@ pub(crate) fn perturbed(graph: &Graph, rounding: Rounding, seed: u64) -> Graph {
             let factors: Vec<f64> = factors.map(|factor| whole * factor).collect();
             let factor = Literal::new(&factors, dims).expect("a number for each element");
             let factor = push(graph, Op::Constant(factor), &[], node)[0];
-            *value = push(graph, Op::Binary(Binary::Multiply), &[*value, factor], node)[0];
+            *value = push(
+                graph,
+                Op::Binary(BinaryOp::Multiply),
+                &[*value, factor],
+                node,
+            )[0];
         }
         values
     })
@@ -187,10 +192,10 @@ fn terms(graph: &Graph, op: &Op, operands: &[Value]) -> Option<usize> {
     };
     match op {
         Op::Unary(_) => Some(1),
-        Op::Binary(op) => (!matches!(op, Binary::Maximum | Binary::Minimum)).then_some(1),
+        Op::Binary(op) => (!matches!(op, BinaryOp::Maximum | BinaryOp::Minimum)).then_some(1),
         Op::Reduce { kind, dims } => (*kind == Reduction::Sum).then(|| size(0, dims)),
-        Op::Dot(dot) => Some(size(0, &dot.left_contract)),
-        Op::Convolution(_) => Some(graph.ty(operands[1]).elements()),
+        Op::Dot(dot, ..) => Some(size(0, &dot.lhs_contracting)),
+        Op::Convolution(..) => Some(graph.ty(operands[1]).elements()),
         _ => None,
     }
 }

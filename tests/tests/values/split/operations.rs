@@ -2,7 +2,7 @@
 //! not apply to it.
 
 use halite_core::{DType, MeshShape, TensorType, tree::Leaf};
-use halite_ir::{Dot, Extreme, Reduction, Remat, Window};
+use halite_ir::{DotAttributes, Extreme, Reduction, Remat, WindowAttributes};
 use halite_nn::{
     ConvOptions, Dropout, Mask, Padding, Tensor, Trace, attention, attention_in_blocks, rng,
 };
@@ -158,7 +158,7 @@ fn pool<'t>(random: &mut Random, _: &'t Trace, x: Tensor<'t>, _: &[Tensor<'t>]) 
 fn window<'t>(random: &mut Random, _: &'t Trace, x: Tensor<'t>, _: &[Tensor<'t>]) -> Drawn<'t> {
     let along = dim(random, x)?;
     let ones = vec![1; x.rank()];
-    let mut window = Window {
+    let mut window = WindowAttributes {
         sizes: ones.clone(),
         strides: ones.clone(),
         base_dilations: ones.clone(),
@@ -365,16 +365,16 @@ fn batched<'t>(random: &mut Random, _: &'t Trace, x: Tensor<'t>, pool: &[Tensor<
         }
         kind => {
             let batches: Vec<usize> = (0..if kind == 1 { 1 } else { summed }).collect();
-            let dot = Dot {
-                left_batch: batches.clone(),
-                right_batch: batches.clone(),
-                left_contract: vec![summed],
-                right_contract: vec![summed],
-                result: x.dtype(),
+            let dot = DotAttributes {
+                lhs_batching: batches.clone(),
+                rhs_batching: batches.clone(),
+                lhs_contracting: vec![summed],
+                rhs_contracting: vec![summed],
+                ..DotAttributes::default()
             };
             (
                 format!("dot_general, batches {batches:?}"),
-                scaled.dot_general(other, dot),
+                scaled.dot_general(other, dot, x.dtype()),
             )
         }
     })

@@ -10,7 +10,7 @@ use std::{
 use halite_core::TensorType;
 
 use crate::{
-    Gather, Graph, Literal, Node, Op, Value,
+    GatherAttributes, Graph, Literal, Node, Op, Value,
     passes::{Rewriter, faults::rewritten, map_regions},
 };
 
@@ -91,7 +91,7 @@ fn clamp_starts(graph: &mut Graph, node: &mut Node) {
 }
 
 /// Moves the index of a gather into range.
-fn clamp_index(graph: &mut Graph, node: &mut Node, gather: &Gather) {
+fn clamp_index(graph: &mut Graph, node: &mut Node, gather: &GatherAttributes) {
     let whole = graph.ty(node.operands[0]).dims().to_vec();
     let most = (gather.start_index_map.iter()).map(|&dim| whole[dim] - gather.slice_sizes[dim]);
     let most: Vec<usize> = most.collect();

@@ -2,13 +2,15 @@
 
 use halite_core::{DType, TensorType};
 
-use crate::{Binary, Comparison, Graph, Literal, Node, Op, Value, passes::faults::rewritten};
+use crate::{
+    BinaryOp, ComparisonDirection, Graph, Literal, Node, Op, Value, passes::faults::rewritten,
+};
 
 /// Hides the second operand of each arc tangent from the compiler, which replaces `atan2(x, 1)` by
 /// a function that mixes elements.
 pub(super) fn without_arc_tangent(graph: Graph) -> Graph {
     rewritten(graph, &|graph, node| {
-        if node.op == Op::Binary(Binary::Atan2) {
+        if node.op == Op::Binary(BinaryOp::Atan2) {
             let ty = graph.ty(node.operands[1]).clone();
             let operands = vec![node.operands[1]];
             let hidden = graph.push_typed(Op::OptimizationBarrier, operands, vec![ty], node.origin);
@@ -23,7 +25,7 @@ pub(super) fn without_arc_tangent(graph: Graph) -> Graph {
 pub(super) fn without_integer_power(graph: Graph) -> Graph {
     rewritten(graph, &|graph, node| {
         let is_integer = graph.ty(*node.operands.first()?).dtype().is_integer();
-        let is_power = node.op == Op::Binary(Binary::Power) && is_integer;
+        let is_power = node.op == Op::Binary(BinaryOp::Power) && is_integer;
         is_power.then(|| Integers::of(graph, node).power(node.operands[0], node.operands[1]))
     })
 }
@@ -45,7 +47,7 @@ impl<'g> Integers<'g> {
         Integers { graph, ty, origin }
     }
 
-    fn binary(&mut self, op: Binary, left: Value, right: Value) -> Value {
+    fn binary(&mut self, op: BinaryOp, left: Value, right: Value) -> Value {
         let types = vec![self.ty.clone()];
         let operands = vec![left, right];
         (self.graph).push_typed(Op::Binary(op), operands, types, self.origin)[0]
@@ -67,15 +69,15 @@ impl<'g> Integers<'g> {
         let (mut product, mut factor) = (None, base);
         for shift in (0..bits).step_by(BITS) {
             let by = self.constant(shift);
-            let digits = self.binary(Binary::ShiftRightLogical, exponent, by);
-            let digit = self.binary(Binary::And, digits, mask);
-            let power = self.binary(Binary::Power, factor, digit);
+            let digits = self.binary(BinaryOp::ShiftRightLogical, exponent, by);
+            let digit = self.binary(BinaryOp::And, digits, mask);
+            let power = self.binary(BinaryOp::Power, factor, digit);
             product = Some(match product {
                 None => power,
-                Some(so_far) => self.binary(Binary::Multiply, so_far, power),
+                Some(so_far) => self.binary(BinaryOp::Multiply, so_far, power),
             });
             for _ in 0..BITS {
-                factor = self.binary(Binary::Multiply, factor, factor);
+                factor = self.binary(BinaryOp::Multiply, factor, factor);
             }
         }
         let product = product.expect("a type has bits");
@@ -83,9 +85,9 @@ impl<'g> Integers<'g> {
             return product;
         }
         let zero = self.constant(0);
-        let whole = self.binary(Binary::Power, base, exponent);
+        let whole = self.binary(BinaryOp::Power, base, exponent);
         let types = vec![self.ty.with_dtype(DType::Bool)];
-        let below = Op::Compare(Comparison::Lt);
+        let below = Op::Compare(ComparisonDirection::Lt);
         let negative = (self.graph).push_typed(below, vec![exponent, zero], types, self.origin)[0];
         let operands = vec![negative, whole, product];
         (self.graph).push_typed(Op::Select, operands, vec![self.ty], self.origin)[0]

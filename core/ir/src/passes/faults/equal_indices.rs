@@ -5,13 +5,14 @@ use halite_core::{DType, TensorType};
 
 use super::Append;
 use crate::{
-    Binary, Comparison, Gather, Graph, Op, Reduction, Scatter, Value, passes::faults::rewritten,
+    BinaryOp, ComparisonDirection, GatherAttributes, Graph, Op, Reduction, ScatterAttributes,
+    Value, passes::faults::rewritten,
 };
 
 /// Lets the last update win: a maximum of the updates' numbers finds it.
 pub(super) fn without(graph: Graph) -> Graph {
     rewritten(graph, &|graph, node| {
-        let Op::Scatter(scatter) = &mut node.op else {
+        let Op::Scatter(scatter, combine) = &mut node.op else {
             return None;
         };
         let operands = [0, 1, 2].map(|operand| node.operands[operand]);
@@ -19,7 +20,7 @@ pub(super) fn without(graph: Graph) -> Graph {
             graph,
             origin: node.origin,
         };
-        if scatter.combine.is_some() || scatter.unique_indices {
+        if combine.is_some() || scatter.unique_indices {
             return None;
         }
         let updates = Updates::new(append, scatter, operands);
@@ -37,7 +38,7 @@ pub(super) fn without(graph: Graph) -> Graph {
 
 /// The updates of a scatter.
 struct Updates {
-    scatter: Scatter,
+    scatter: ScatterAttributes,
     x: Value,
     indices: Value,
     updates: Value,
@@ -48,7 +49,11 @@ struct Updates {
 }
 
 impl Updates {
-    fn new(append: &Append<'_>, scatter: &Scatter, [x, indices, updates]: [Value; 3]) -> Self {
+    fn new(
+        append: &Append<'_>,
+        scatter: &ScatterAttributes,
+        [x, indices, updates]: [Value; 3],
+    ) -> Self {
         let dims = append.ty(updates).dims().to_vec();
         let is_window = |dim: &usize| scatter.update_window_dims.contains(dim);
         let moved = &scatter.scatter_dims_to_operand_dims;
@@ -82,14 +87,13 @@ impl Updates {
         };
         let counted = append.push(iota, &[]);
         let one = append.integer(1, &flat);
-        let counted = append.push(Op::Binary(Binary::Add), &[counted, one]);
+        let counted = append.push(Op::Binary(BinaryOp::Add), &[counted, one]);
         let counted = append.reshape(counted, numbers.to_vec());
         let none = append.integer(0, &flat.with_dims(places));
-        let scatter = Scatter {
-            combine: Some(Reduction::Max),
-            ..self.scatter.clone()
-        };
-        let last = append.push(Op::Scatter(scatter), &[none, self.indices, counted]);
+        let last = append.push(
+            Op::Scatter(self.scatter.clone(), Some(Reduction::Max)),
+            &[none, self.indices, counted],
+        );
         [last, counted]
     }
 
@@ -109,17 +113,18 @@ impl Updates {
             numbers[dim] = 1;
         }
         let [last, counted] = self.numbered(append, &places, &numbers);
-        let gather = Gather {
+        let gather = GatherAttributes {
             offset_dims: scatter.update_window_dims.clone(),
             collapsed_slice_dims: scatter.inserted_window_dims.clone(),
-            operand_batching_dims: scatter.operand_batching_dims.clone(),
-            indices_batching_dims: scatter.indices_batching_dims.clone(),
+            operand_batching_dims: scatter.input_batching_dims.clone(),
+            start_indices_batching_dims: scatter.scatter_indices_batching_dims.clone(),
             start_index_map: scatter.scatter_dims_to_operand_dims.clone(),
             index_vector_dim: scatter.index_vector_dim,
             slice_sizes: vec![1; places.len()],
+            indices_are_sorted: false,
         };
         let last = append.push(Op::Gather(gather), &[last, self.indices]);
-        let is_last = append.push(Op::Compare(Comparison::Eq), &[last, counted]);
+        let is_last = append.push(Op::Compare(ComparisonDirection::Eq), &[last, counted]);
         let is_last = append.reshape(is_last, self.batch.clone());
 
         let ty = append.ty(self.indices);
@@ -145,17 +150,18 @@ impl Updates {
         let [last, _] = self.numbered(append, x.dims(), updates.dims());
         let ty = append.ty(last);
         let [zero, one] = [0, 1].map(|value| append.integer(value, &ty));
-        let is_written = append.push(Op::Compare(Comparison::Ne), &[last, zero]);
-        let number = append.push(Op::Binary(Binary::Subtract), &[last, one]);
+        let is_written = append.push(Op::Compare(ComparisonDirection::Ne), &[last, zero]);
+        let number = append.push(Op::Binary(BinaryOp::Subtract), &[last, one]);
         let flat = append.reshape(self.updates, vec![updates.elements()]);
-        let gather = Gather {
+        let gather = GatherAttributes {
             offset_dims: vec![],
             collapsed_slice_dims: vec![0],
             operand_batching_dims: vec![],
-            indices_batching_dims: vec![],
+            start_indices_batching_dims: vec![],
             start_index_map: vec![0],
             index_vector_dim: x.rank(),
             slice_sizes: vec![1],
+            indices_are_sorted: false,
         };
         let update = append.push(Op::Gather(gather), &[flat, number]);
         append.push(Op::Select, &[is_written, update, self.x])
@@ -163,6 +169,6 @@ impl Updates {
 }
 
 /// Whether windows have this dimension of the operand.
-fn is_kept(scatter: &Scatter, dim: usize) -> bool {
-    !scatter.inserted_window_dims.contains(&dim) && !scatter.operand_batching_dims.contains(&dim)
+fn is_kept(scatter: &ScatterAttributes, dim: usize) -> bool {
+    !scatter.inserted_window_dims.contains(&dim) && !scatter.input_batching_dims.contains(&dim)
 }

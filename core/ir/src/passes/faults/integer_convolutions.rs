@@ -8,7 +8,8 @@ use super::{
     reversed_kernels::{in_feature_groups, reversed},
 };
 use crate::{
-    Binary, Convolution, Dot, Gather, Graph, Literal, Op, Value, infer, passes::faults::rewritten,
+    BinaryOp, ConvolutionAttributes, DotAttributes, GatherAttributes, Graph, Literal, Op, Value,
+    infer, passes::faults::rewritten,
 };
 
 /// Most places of a kernel that have a product each. Along other dimensions, one product sums over
@@ -19,7 +20,7 @@ const MOST_PRODUCTS: usize = 64;
 /// the kernel.
 pub(super) fn without(graph: Graph) -> Graph {
     rewritten(graph, &|graph, node| {
-        let Op::Convolution(conv) = &node.op else {
+        let Op::Convolution(conv, ..) = &node.op else {
             return None;
         };
         let [input, kernel] = [node.operands[0], node.operands[1]];
@@ -33,22 +34,18 @@ pub(super) fn without(graph: Graph) -> Graph {
         if result.elements() == 0 || append.ty(kernel).elements() == 0 {
             return Some(append.push(Op::Constant(Literal::zero(&result)), &[]));
         }
-        Some(sum_of_products(
-            append,
-            conv,
-            [input, kernel],
-            result.dims(),
-        ))
+        Some(sum_of_products(append, conv, [input, kernel], &result))
     })
 }
 
-/// A convolution whose result has these dimensions.
+/// A convolution whose result has this type.
 fn sum_of_products(
     append: &mut Append<'_>,
-    mut conv: Convolution,
+    mut conv: ConvolutionAttributes,
     [input, kernel]: [Value; 2],
-    result: &[usize],
+    ty: &TensorType,
 ) -> Value {
+    let result = ty.dims();
     let input = in_feature_groups(append, &mut conv, input);
     let kernel = reversed(append, &mut conv, kernel);
     let input = padded(append, &conv, input);
@@ -57,9 +54,9 @@ fn sum_of_products(
     let kernel = kernel_in_order(append, &conv, kernel);
     let input = places.copies(append, input);
     let products: Vec<Value> = (0..places.products())
-        .map(|number| places.product(append, conv.result, input, kernel, number))
+        .map(|number| places.product(append, ty.dtype(), input, kernel, number))
         .collect();
-    let add = |sum, next| append.push(Op::Binary(Binary::Add), &[sum, next]);
+    let add = |sum, next| append.push(Op::Binary(BinaryOp::Add), &[sum, next]);
     let sum = products
         .into_iter()
         .reduce(add)
@@ -82,7 +79,7 @@ fn sum_of_products(
 }
 
 /// The input with zeros around and between its elements.
-fn padded(append: &mut Append<'_>, conv: &Convolution, input: Value) -> Value {
+fn padded(append: &mut Append<'_>, conv: &ConvolutionAttributes, input: Value) -> Value {
     let ty = append.ty(input);
     let (mut low, mut high) = (vec![0; ty.rank()], vec![0; ty.rank()]);
     let mut interior = vec![0; ty.rank()];
@@ -100,7 +97,7 @@ fn padded(append: &mut Append<'_>, conv: &Convolution, input: Value) -> Value {
 }
 
 /// `[batch, spatial.., groups, features of a group]`
-fn input_in_order(append: &mut Append<'_>, conv: &Convolution, input: Value) -> Value {
+fn input_in_order(append: &mut Append<'_>, conv: &ConvolutionAttributes, input: Value) -> Value {
     let dims = &conv.input;
     let order = [&[dims.batch], &dims.spatial[..], &[dims.feature]].concat();
     let input = append.transpose(input, order);
@@ -111,7 +108,7 @@ fn input_in_order(append: &mut Append<'_>, conv: &Convolution, input: Value) -> 
 }
 
 /// `[spatial.., features of a group, groups, results of a group]`
-fn kernel_in_order(append: &mut Append<'_>, conv: &Convolution, kernel: Value) -> Value {
+fn kernel_in_order(append: &mut Append<'_>, conv: &ConvolutionAttributes, kernel: Value) -> Value {
     let dims = &conv.kernel;
     let order = [&dims.spatial[..], &[dims.feature, dims.batch]].concat();
     let kernel = append.transpose(kernel, order);
@@ -141,7 +138,12 @@ struct Along {
 }
 
 impl Places {
-    fn new(append: &Append<'_>, conv: &Convolution, kernel: Value, result: &[usize]) -> Self {
+    fn new(
+        append: &Append<'_>,
+        conv: &ConvolutionAttributes,
+        kernel: Value,
+        result: &[usize],
+    ) -> Self {
         let kernel = append.ty(kernel);
         let mut products = 1;
         let along = |i: usize| {
@@ -175,14 +177,15 @@ impl Places {
             let indices = along.indices(append);
             let mut slice_sizes = ty.dims().to_vec();
             slice_sizes[dim] = 1;
-            let gather = Gather {
+            let gather = GatherAttributes {
                 offset_dims: (0..ty.rank()).filter(|&other| other != dim).collect(),
                 collapsed_slice_dims: vec![dim],
                 operand_batching_dims: vec![],
-                indices_batching_dims: vec![],
+                start_indices_batching_dims: vec![],
                 start_index_map: vec![dim],
                 index_vector_dim: 2,
                 slice_sizes,
+                indices_are_sorted: false,
             };
             append.push(Op::Gather(gather), &[input, indices])
         })
@@ -221,14 +224,14 @@ impl Places {
             .collect();
         let shared = dims.len() - 3;
         let kernel = append.reshape(kernel, dims);
-        let dot = Dot {
-            left_batch: vec![spatial + 1],
-            right_batch: vec![shared + 1],
-            left_contract: (spatial + 2..spatial + 3 + shared).collect(),
-            right_contract: [shared].into_iter().chain(0..shared).collect(),
-            result,
+        let dot = DotAttributes {
+            lhs_batching: vec![spatial + 1],
+            rhs_batching: vec![shared + 1],
+            lhs_contracting: (spatial + 2..spatial + 3 + shared).collect(),
+            rhs_contracting: [shared].into_iter().chain(0..shared).collect(),
+            ..DotAttributes::default()
         };
-        append.push(Op::Dot(dot), &[input, kernel])
+        append.push(Op::Dot(dot, result), &[input, kernel])
     }
 }
 
@@ -245,9 +248,9 @@ impl Along {
                 &[],
             );
             let step = append.integer(step as i64, &ty);
-            append.push(Op::Binary(Binary::Multiply), &[counted, step])
+            append.push(Op::Binary(BinaryOp::Multiply), &[counted, step])
         });
-        append.push(Op::Binary(Binary::Add), &[of_result, of_place])
+        append.push(Op::Binary(BinaryOp::Add), &[of_result, of_place])
     }
 }
 

@@ -1,7 +1,7 @@
 //! Convolutions without negative padding. XLA's CPU compiler reads outside of the input where the
 //! padding before is negative and that after is positive.
 
-use crate::{Convolution, Graph, Literal, Node, Op, passes::faults::rewritten};
+use crate::{ConvolutionAttributes, Graph, Literal, Node, Op, passes::faults::rewritten};
 
 /// Slices the input of each convolution with negative padding, so that none is left.
 pub(super) fn without(graph: Graph) -> Graph {
@@ -13,7 +13,7 @@ pub(super) fn without(graph: Graph) -> Graph {
 
 /// Makes the operand of a convolution a slice of its input instead of cutting it by padding.
 fn slice_input(graph: &mut Graph, node: &mut Node) {
-    let Op::Convolution(conv) = &mut node.op else {
+    let Op::Convolution(conv, ..) = &mut node.op else {
         return;
     };
     if (conv.padding.iter()).all(|&(low, high)| low >= 0 && high >= 0) {
@@ -63,7 +63,7 @@ struct Kept {
 impl Kept {
     /// Returns what is kept of dimension `i` of an input with `size` elements there. A dilated
     /// input is cut between its elements too, which leaves zeros of the dilation as padding.
-    fn of(size: usize, conv: &Convolution, i: usize) -> Self {
+    fn of(size: usize, conv: &ConvolutionAttributes, i: usize) -> Self {
         let (dilation, (low, high)) = (conv.input_dilation[i] as i128, conv.padding[i]);
         let cut = |padding: i64| {
             let elements = i128::from(padding)

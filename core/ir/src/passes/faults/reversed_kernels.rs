@@ -7,14 +7,14 @@
 use std::mem;
 
 use super::Append;
-use crate::{Convolution, Graph, Node, Op, Value, passes::faults::rewritten};
+use crate::{ConvolutionAttributes, Graph, Node, Op, Value, passes::faults::rewritten};
 
 /// Reverses kernels before the convolution, and moves batch groups into the features, but those of
 /// an ordinary gradient of a kernel.
 pub(super) fn without(graph: Graph) -> Graph {
     rewritten(graph, &|graph, node| {
         let origin = node.origin;
-        let Op::Convolution(conv) = &mut node.op else {
+        let Op::Convolution(conv, ..) = &mut node.op else {
             return None;
         };
         let is_regrouped =
@@ -30,7 +30,7 @@ pub(super) fn without(graph: Graph) -> Graph {
 
 /// Whether a convolution with this kernel is the ordinary gradient of a kernel, which cuDNN has, or
 /// is left in batch groups that XLA moves itself.
-fn is_kernel_gradient(graph: &Graph, conv: &Convolution, kernel: Value) -> bool {
+fn is_kernel_gradient(graph: &Graph, conv: &ConvolutionAttributes, kernel: Value) -> bool {
     conv.strides.len() <= 3
         && conv.input_dilation.iter().all(|&dilation| dilation == 1)
         && !conv.reversal.contains(&true)
@@ -40,7 +40,7 @@ fn is_kernel_gradient(graph: &Graph, conv: &Convolution, kernel: Value) -> bool 
 /// The input of a convolution, with its batch groups in the features.
 pub(super) fn in_feature_groups(
     append: &mut Append<'_>,
-    conv: &mut Convolution,
+    conv: &mut ConvolutionAttributes,
     input: Value,
 ) -> Value {
     if conv.batch_groups == 1 {
@@ -64,7 +64,11 @@ pub(super) fn in_feature_groups(
 }
 
 /// The kernel of a convolution, reversed as the convolution does.
-pub(super) fn reversed(append: &mut Append<'_>, conv: &mut Convolution, kernel: Value) -> Value {
+pub(super) fn reversed(
+    append: &mut Append<'_>,
+    conv: &mut ConvolutionAttributes,
+    kernel: Value,
+) -> Value {
     let reversal = conv.reversal.iter_mut().map(mem::take);
     let spatial = conv.kernel.spatial.iter().zip(reversal);
     let mut dims: Vec<usize> = (spatial.filter(|(_, is_reversed)| *is_reversed))

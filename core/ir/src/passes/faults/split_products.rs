@@ -34,7 +34,7 @@ fn rewritten(graph: Graph, axes: usize) -> Graph {
             sum_over_axes_of_left(&mut rewriter.new, &mut node);
         }
         let (results, origin) = (node.results.clone(), node.origin);
-        let is_product = matches!(node.op, Op::Dot(_) | Op::Convolution(_));
+        let is_product = matches!(node.op, Op::Dot(..) | Op::Convolution(..));
         rewriter.keep(node);
         if is_product {
             let result = rewriter.value(results[0]);
@@ -50,10 +50,10 @@ fn rewritten(graph: Graph, axes: usize) -> Graph {
 /// The partitioner may choose the summed axes of the left operand and the shardings of batches of
 /// the right one, which have the same effect.
 fn sum_over_axes_of_left(graph: &mut Graph, node: &mut Node) {
-    if let Op::Dot(dot) = &node.op
-        && !dot.left_batch.is_empty()
+    if let Op::Dot(dot, ..) = &node.op
+        && !dot.lhs_batching.is_empty()
     {
-        let mut dims = dot.right_contract.clone();
+        let mut dims = dot.rhs_contracting.clone();
         dims.sort_unstable();
         node.operands[1] = unsharded(graph, node.operands[1], dims, node.origin);
     }

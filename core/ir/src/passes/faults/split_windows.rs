@@ -6,7 +6,7 @@ use std::panic::Location;
 use halite_core::{MeshShape, TensorType};
 
 use crate::{
-    ConvDims, Convolution, Graph, Node, Op, Value, Window,
+    ConvolutionAttributes, ConvolutionDims, Graph, Node, Op, Value, WindowAttributes,
     passes::{Rewriter, kernels::is_manual, map_regions},
 };
 
@@ -76,9 +76,9 @@ impl Windows {
                 high,
                 interior,
             } => alike(1, &|dim| (low[dim], high[dim], interior[dim]) != (0, 0, 0)),
-            Op::ReduceWindow { window, .. } => alike(1, &|dim| window.moves(dim)),
-            Op::SelectAndScatter { window, .. } => alike(2, &|dim| window.moves(dim)),
-            Op::Scatter(scatter) => {
+            Op::ReduceWindow { window, .. } => alike(1, &|dim| moves(window, dim)),
+            Op::SelectAndScatter { window, .. } => alike(2, &|dim| moves(window, dim)),
+            Op::Scatter(scatter, ..) => {
                 let uneven = |operand: usize, is_place: &dyn Fn(usize) -> bool| {
                     let dims = graph.ty(node.operands[operand]).dims();
                     let in_parts = |dim: usize| dims[dim].is_multiple_of(mesh.size());
@@ -92,7 +92,7 @@ impl Windows {
                     result: vec![],
                 }
             }
-            Op::Convolution(conv) => Self::of_convolution(
+            Op::Convolution(conv, ..) => Self::of_convolution(
                 conv,
                 rank(0),
                 sums_copies(conv, graph.ty(node.operands[0]), mesh),
@@ -105,7 +105,7 @@ impl Windows {
 impl Windows {
     /// Windows of a convolution: the spatial dimensions; in groups, also all dimensions of
     /// features, and those that it sums over if the partitioner may add copies of their parts.
-    fn of_convolution(conv: &Convolution, rank: usize, sums_copies: bool) -> Self {
+    fn of_convolution(conv: &ConvolutionAttributes, rank: usize, sums_copies: bool) -> Self {
         let all_but = |open: &[usize]| (0..rank).filter(|dim| !open.contains(dim)).collect();
         let (input, kernel, output) = (&conv.input, &conv.kernel, &conv.output);
         if conv.feature_groups > 1 {
@@ -124,7 +124,7 @@ impl Windows {
                 result: all_but(&[]),
             };
         }
-        let spatial = |dims: &ConvDims| all_but(&[dims.batch, dims.feature]);
+        let spatial = |dims: &ConvolutionDims| all_but(&[dims.batch, dims.feature]);
         Windows {
             operands: vec![spatial(input), spatial(kernel)],
             result: spatial(output),
@@ -134,20 +134,18 @@ impl Windows {
 
 /// Whether the partitioner may add copies of a part of a kernel gradient in groups: no copies are
 /// left where its batch is sharded over the only axis.
-fn sums_copies(conv: &Convolution, input: &TensorType, mesh: &MeshShape) -> bool {
+fn sums_copies(conv: &ConvolutionAttributes, input: &TensorType, mesh: &MeshShape) -> bool {
     let is_one_axis = mesh.axes().filter(|&(_, size)| size > 1).count() == 1;
     !is_one_axis || !input.dims()[conv.input.feature].is_multiple_of(mesh.size())
 }
 
-impl Window {
-    /// Whether it does more along a dimension than to take each element.
-    fn moves(&self, dim: usize) -> bool {
-        let steps = [
-            self.sizes[dim],
-            self.strides[dim],
-            self.base_dilations[dim],
-            self.window_dilations[dim],
-        ];
-        steps != [1; 4] || self.padding[dim] != (0, 0)
-    }
+/// Whether a window does more along a dimension than to take each element.
+fn moves(window: &WindowAttributes, dim: usize) -> bool {
+    let steps = [
+        window.sizes[dim],
+        window.strides[dim],
+        window.base_dilations[dim],
+        window.window_dilations[dim],
+    ];
+    steps != [1; 4] || window.padding[dim] != (0, 0)
 }

@@ -1,7 +1,7 @@
 //! Convolutions of small dilated inputs. XLA's CPU compiler swaps an input with a kernel of more
 //! elements, and ends the process where it makes a wrong window for a dilated input.
 
-use crate::{Convolution, Graph, Literal, Node, Op, passes::faults::rewritten};
+use crate::{ConvolutionAttributes, Graph, Literal, Node, Op, passes::faults::rewritten};
 
 /// Puts the zeros of each dilated input with fewer places than its kernel into a pad before the
 /// convolution.
@@ -13,7 +13,7 @@ pub(super) fn without(graph: Graph) -> Graph {
 }
 
 fn pad_input(graph: &mut Graph, node: &mut Node) {
-    let Op::Convolution(conv) = &mut node.op else {
+    let Op::Convolution(conv, ..) = &mut node.op else {
         return;
     };
     let [input, kernel] = [0, 1].map(|operand| graph.ty(node.operands[operand]).clone());
@@ -43,7 +43,7 @@ fn pad_input(graph: &mut Graph, node: &mut Node) {
 }
 
 /// True if the kernel has more places than a dilated input.
-fn is_swapped(conv: &Convolution, input: &[usize], kernel: &[usize]) -> bool {
+fn is_swapped(conv: &ConvolutionAttributes, input: &[usize], kernel: &[usize]) -> bool {
     let places = |dims: &[usize], spatial: &[usize]| -> f64 {
         spatial.iter().map(|&dim| dims[dim] as f64).product()
     };

@@ -31,30 +31,31 @@ impl Product {
     /// The product that a node is; `None` if no kernel computes it. `types` are those of its
     /// operands.
     fn of(op: &Op, [left, right]: [&TensorType; 2], kernels: Kernels) -> Option<Self> {
-        let Op::Dot(dot) = op else {
+        let Op::Dot(dot, result) = op else {
             return None;
         };
         let is_known = |dtype: DType| [DType::F32, DType::Bf16].contains(&dtype);
-        let ([left_contract], [right_contract]) = (&dot.left_contract[..], &dot.right_contract[..])
+        let ([lhs_contracting], [rhs_contracting]) =
+            (&dot.lhs_contracting[..], &dot.rhs_contracting[..])
         else {
             return None;
         };
-        let dtypes = [left.dtype(), right.dtype(), dot.result];
+        let dtypes = [left.dtype(), right.dtype(), *result];
         if (left.rank(), right.rank()) != (2, 2) || !dtypes.into_iter().all(is_known) {
             return None;
         }
         let product = Product {
-            rows: left.dims()[1 - left_contract],
-            terms: left.dims()[*left_contract],
-            columns: right.dims()[1 - right_contract],
-            is_transposed: *right_contract == 1,
+            rows: left.dims()[1 - lhs_contracting],
+            terms: left.dims()[*lhs_contracting],
+            columns: right.dims()[1 - rhs_contracting],
+            is_transposed: *rhs_contracting == 1,
         };
         let least = match kernels {
             Kernels::All => 1,
             Kernels::Off | Kernels::On => LEAST_ELEMENTS,
         };
         // Rows that are columns of memory are not read in place.
-        let is_in_order = *left_contract == 1 || product.rows == 1;
+        let is_in_order = *lhs_contracting == 1 || product.rows == 1;
         let is_few = (1..=MOST_ROWS).contains(&product.rows) && product.columns > 1;
         let elements = product.terms.saturating_mul(product.columns);
         (is_in_order && is_few && elements >= least).then_some(product)
@@ -118,7 +119,7 @@ fn widening(narrow: Value, wide: Value, origin: Option<&'static Location<'static
 /// Returns whether a value is read by products of few rows, as their matrix, and by gathers alone.
 fn is_matrix(body: &Graph, value: Value, kernels: Kernels) -> bool {
     let reads = |node: &Node, at: usize| match &node.op {
-        Op::Dot(_) => {
+        Op::Dot(..) => {
             let types = [0, 1].map(|operand| body.ty(node.operands[operand]));
             at == 1 && Product::of(&node.op, types, kernels).is_some()
         }
@@ -127,7 +128,7 @@ fn is_matrix(body: &Graph, value: Value, kernels: Kernels) -> bool {
         Op::Transpose { permutation } => {
             let result = node.results[0];
             let is_dot =
-                |other: &Node| !other.operands.contains(&result) || matches!(other.op, Op::Dot(_));
+                |other: &Node| !other.operands.contains(&result) || matches!(other.op, Op::Dot(..));
             permutation[..] == [1, 0]
                 && body.nodes.iter().all(is_dot)
                 && is_matrix(body, result, kernels)
@@ -175,14 +176,14 @@ pub(super) fn call(graph: &Graph, node: &mut Node, kernels: Kernels) {
     let attributes = sizes
         .into_iter()
         .chain([("transposed".to_owned(), transposed)]);
-    let Op::Dot(dot) = &node.op else {
+    let Op::Dot(_, result) = node.op else {
         return;
     };
     node.operands[1] = matrix;
     node.op = Op::CustomCall(CustomCall {
         target: TARGET.to_owned(),
         attributes: attributes.collect(),
-        results: vec![TensorType::new(dot.result, [product.rows, product.columns])],
+        results: vec![TensorType::new(result, [product.rows, product.columns])],
         ..CustomCall::default()
     });
 }

@@ -2,7 +2,7 @@
 
 use halite_core::{DType, TensorType};
 
-use crate::{Attribute, ConvDims, Convolution, CustomCall};
+use crate::{Attribute, ConvolutionAttributes, ConvolutionDims, CustomCall};
 
 /// Types of a convolution's operands and result.
 pub(super) struct Types<'a> {
@@ -98,7 +98,7 @@ impl Spatial {
 
 impl Product {
     /// Recognizes a convolution as the gradient rule and `Tensor::conv` record it.
-    pub(super) fn of(conv: &Convolution, types: &Types<'_>) -> Option<Self> {
+    pub(super) fn of(conv: &ConvolutionAttributes, types: &Types<'_>) -> Option<Self> {
         let Types {
             left,
             right,
@@ -255,8 +255,8 @@ const DTYPES: [[DType; 3]; 3] = [
 /// Most elements of an image or a kernel.
 const MOST_ELEMENTS: f64 = (1 << 24) as f64;
 /// Dimension numbers of inputs and results: `[batch, spatial.., features]`.
-fn channels_last(spatial: usize) -> ConvDims {
-    ConvDims {
+fn channels_last(spatial: usize) -> ConvolutionDims {
+    ConvolutionDims {
         batch: 0,
         feature: spatial + 1,
         spatial: (1..=spatial).collect(),
@@ -264,8 +264,8 @@ fn channels_last(spatial: usize) -> ConvDims {
 }
 
 /// Dimension numbers of kernels: `[spatial.., features / groups, outputs]`.
-fn kernel_layout(spatial: usize) -> ConvDims {
-    ConvDims {
+fn kernel_layout(spatial: usize) -> ConvolutionDims {
+    ConvolutionDims {
         batch: spatial + 1,
         feature: spatial,
         spatial: (0..spatial).collect(),
@@ -273,8 +273,8 @@ fn kernel_layout(spatial: usize) -> ConvDims {
 }
 
 /// Dimension numbers with batch and features exchanged.
-fn exchanged(dims: &ConvDims) -> ConvDims {
-    ConvDims {
+fn exchanged(dims: &ConvolutionDims) -> ConvolutionDims {
+    ConvolutionDims {
         batch: dims.feature,
         feature: dims.batch,
         spatial: dims.spatial.clone(),

@@ -46,19 +46,17 @@ pub use signature::with_signature;
 ///
 /// ```
 /// use halite_core::{DType, DTypePolicy, Narrowing, TensorType};
-/// use halite_ir::{Dot, Graph, Op, with_precision};
+/// use halite_ir::{DotAttributes, Graph, Op, with_precision};
 ///
 /// let mut graph = Graph::new();
 /// let x = graph.input(TensorType::new(DType::F32, [8, 3]));
 /// let w = graph.input(TensorType::new(DType::F32, [3, 2]));
-/// let dot = Dot {
-///     left_batch: vec![],
-///     right_batch: vec![],
-///     left_contract: vec![1],
-///     right_contract: vec![0],
-///     result: DType::F32,
+/// let dot = DotAttributes {
+///     lhs_contracting: vec![1],
+///     rhs_contracting: vec![0],
+///     ..DotAttributes::default()
 /// };
-/// let y = graph.push(Op::Dot(dot), &[x, w], None).unwrap()[0];
+/// let y = graph.push(Op::Dot(dot, DType::F32), &[x, w], None).unwrap()[0];
 /// graph.set_outputs(vec![y]);
 ///
 /// let mixed = with_precision(graph.clone(), &DTypePolicy::BF16_MIXED, &Narrowing::Everywhere);

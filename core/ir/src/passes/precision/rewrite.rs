@@ -10,7 +10,7 @@ use super::{
     source::{Source, Sources},
 };
 use crate::{
-    Convolution, Dot, Graph, Literal, Node, Op, Value,
+    Graph, Literal, Node, Op, Value,
     passes::{dead_code, map_regions},
 };
 
@@ -285,7 +285,7 @@ impl<'a> Rewrite<'a> {
                 };
                 Op::Constant(literal)
             }
-            contract @ (Op::Dot(_) | Op::Convolution(_)) => {
+            contract @ (Op::Dot(..) | Op::Convolution(..)) => {
                 with_result_dtype(contract, types[0].dtype())
             }
             other => {
@@ -341,14 +341,8 @@ impl<'a> Rewrite<'a> {
 /// A contraction with a result of another dtype.
 fn with_result_dtype(op: &Op, result: DType) -> Op {
     match op {
-        Op::Dot(dot) => Op::Dot(Dot {
-            result,
-            ..dot.clone()
-        }),
-        Op::Convolution(conv) => Op::Convolution(Convolution {
-            result,
-            ..conv.clone()
-        }),
+        Op::Dot(dot, _) => Op::Dot(dot.clone(), result),
+        Op::Convolution(conv, _) => Op::Convolution(conv.clone(), result),
         other => other.clone(),
     }
 }

@@ -3,7 +3,7 @@
 use halite_core::DType;
 
 use super::Cast;
-use crate::{Binary, Graph, Node, Op, Reduction, Unary, Window};
+use crate::{BinaryOp, Graph, Node, Op, Reduction, UnaryOp, WindowAttributes};
 
 /// How an operation behaves towards precision.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -56,7 +56,7 @@ pub(super) enum Terms {
 pub(super) fn cast_rule(cast: Cast<'_>, graph: &Graph, node: &Node) -> CastRule {
     use CastRule::*;
     match &node.op {
-        Op::Dot(_) | Op::Convolution(_) => Contract,
+        Op::Dot(..) | Op::Convolution(..) => Contract,
         Op::Constant(_)
         | Op::Broadcast { .. }
         | Op::Reshape { .. }
@@ -67,7 +67,7 @@ pub(super) fn cast_rule(cast: Cast<'_>, graph: &Graph, node: &Node) -> CastRule 
         | Op::Unsharded { .. }
         | Op::PropagationBarrier => DataMovement,
         Op::Unary(unary) => of_unary(*unary),
-        Op::Binary(Binary::Multiply)
+        Op::Binary(BinaryOp::Multiply)
             if node.operands[0] == node.operands[1] && cast.policy.compute == DType::F16 =>
         {
             FullRange
@@ -87,7 +87,7 @@ pub(super) fn cast_rule(cast: Cast<'_>, graph: &Graph, node: &Node) -> CastRule 
         | Op::AllToAll { .. }
         | Op::CollectivePermute { .. } => FollowInputs,
         Op::OptimizationBarrier => PerOperand,
-        Op::Scatter(scatter) => match &scatter.combine {
+        Op::Scatter(_, combine) => match combine {
             None => FollowInputs,
             Some(kind) => of_reduction(kind, Terms::Many),
         },
@@ -113,48 +113,53 @@ pub(super) fn cast_rule(cast: Cast<'_>, graph: &Graph, node: &Node) -> CastRule 
     }
 }
 
-fn of_unary(unary: Unary) -> CastRule {
+fn of_unary(unary: UnaryOp) -> CastRule {
     match unary {
-        Unary::Abs
-        | Unary::Erf
-        | Unary::Logistic
-        | Unary::Negate
-        | Unary::Not
-        | Unary::Sign
-        | Unary::Tanh => CastRule::FollowInputs,
-        Unary::IsFinite => CastRule::Predicate,
-        Unary::Cbrt | Unary::Rsqrt | Unary::Sqrt => CastRule::FullPrecision(Conditioning::Damps),
-        Unary::Ceil
-        | Unary::Cosine
-        | Unary::CountLeadingZeros
-        | Unary::Exponential
-        | Unary::ExponentialMinusOne
-        | Unary::Floor
-        | Unary::Log
-        | Unary::LogPlusOne
-        | Unary::PopulationCount
-        | Unary::RoundNearestAfz
-        | Unary::RoundNearestEven
-        | Unary::Sine
-        | Unary::Tan => CastRule::FullPrecision(Conditioning::Amplifies),
+        UnaryOp::Abs
+        | UnaryOp::Erf
+        | UnaryOp::Logistic
+        | UnaryOp::Imag
+        | UnaryOp::Negate
+        | UnaryOp::Not
+        | UnaryOp::Real
+        | UnaryOp::Sign
+        | UnaryOp::Tanh => CastRule::FollowInputs,
+        UnaryOp::IsFinite => CastRule::Predicate,
+        UnaryOp::Cbrt | UnaryOp::Rsqrt | UnaryOp::Sqrt => {
+            CastRule::FullPrecision(Conditioning::Damps)
+        }
+        UnaryOp::Ceil
+        | UnaryOp::Cosine
+        | UnaryOp::CountLeadingZeros
+        | UnaryOp::Exponential
+        | UnaryOp::ExponentialMinusOne
+        | UnaryOp::Floor
+        | UnaryOp::Log
+        | UnaryOp::LogPlusOne
+        | UnaryOp::Popcnt
+        | UnaryOp::RoundNearestAfz
+        | UnaryOp::RoundNearestEven
+        | UnaryOp::Sine
+        | UnaryOp::Tan => CastRule::FullPrecision(Conditioning::Amplifies),
     }
 }
 
-fn of_binary(binary: Binary) -> CastRule {
+fn of_binary(binary: BinaryOp) -> CastRule {
     match binary {
-        Binary::Add
-        | Binary::And
-        | Binary::Divide
-        | Binary::Maximum
-        | Binary::Minimum
-        | Binary::Multiply
-        | Binary::Or
-        | Binary::Subtract
-        | Binary::Xor
-        | Binary::ShiftLeft
-        | Binary::ShiftRightArithmetic
-        | Binary::ShiftRightLogical => CastRule::FollowInputs,
-        Binary::Atan2 | Binary::Power | Binary::Remainder => {
+        BinaryOp::Add
+        | BinaryOp::And
+        | BinaryOp::Complex
+        | BinaryOp::Divide
+        | BinaryOp::Maximum
+        | BinaryOp::Minimum
+        | BinaryOp::Multiply
+        | BinaryOp::Or
+        | BinaryOp::Subtract
+        | BinaryOp::Xor
+        | BinaryOp::ShiftLeft
+        | BinaryOp::ShiftRightArithmetic
+        | BinaryOp::ShiftRightLogical => CastRule::FollowInputs,
+        BinaryOp::Atan2 | BinaryOp::Power | BinaryOp::Remainder => {
             CastRule::FullPrecision(Conditioning::Amplifies)
         }
     }
@@ -184,6 +189,6 @@ fn of_reduction(kind: &Reduction, terms: Terms) -> CastRule {
 }
 
 /// Whether an element can be in two windows.
-fn overlap(window: &Window) -> bool {
+fn overlap(window: &WindowAttributes) -> bool {
     (window.sizes.iter().zip(&window.strides)).any(|(size, stride)| size > stride)
 }

@@ -1,7 +1,7 @@
 //! Elementwise operations of one and two operands.
 
 use halite_core::DType;
-use halite_ir::{Binary, Unary};
+use halite_ir::{BinaryOp, UnaryOp};
 use halite_nn::Tensor;
 
 use crate::edge_values::table::rows;
@@ -21,7 +21,7 @@ rows! {
     "log_1p" Each FLOATS [0] ["log_1p"] |x| x[0].log_1p();
     "sigmoid" Each FLOATS [0] ["sigmoid"] |x| x[0].sigmoid();
     "round" Each FLOATS [0] ["round"] |x| x[0].round();
-    "round_away" Each FLOATS [0] ["unary"] |x| x[0].unary(Unary::RoundNearestAfz);
+    "round_away" Each FLOATS [0] ["unary"] |x| x[0].unary(UnaryOp::RoundNearestAfz);
     "rsqrt" Each FLOATS [0] ["rsqrt"] |x| x[0].rsqrt();
     "sign" Each FLOATS [0] ["sign"] |x| x[0].sign();
     "sign_integers" Each SIGNED [] ["sign"] |x| x[0].sign();
@@ -36,8 +36,8 @@ rows! {
     "square_integers" Each BITS [] ["square"] |x| x[0].square();
     "relu" Each ALL [0] ["relu"] |x| x[0].relu();
     "erf_inv" Each FLOATS [0] ["erf_inv"] |x| x[0].erf_inv();
-    "count_leading_zeros" Each INTEGERS [] ["unary"] |x| x[0].unary(Unary::CountLeadingZeros);
-    "population_count" Each INTEGERS [] ["unary"] |x| x[0].unary(Unary::PopulationCount);
+    "count_leading_zeros" Each INTEGERS [] ["unary"] |x| x[0].unary(UnaryOp::CountLeadingZeros);
+    "population_count" Each INTEGERS [] ["unary"] |x| x[0].unary(UnaryOp::Popcnt);
     "same" Each ALL [0] ["stop_gradient", "zeros_like", "ones_like", "optimization_barrier"]
         |x| vec![
             x[0].stop_gradient(),
@@ -57,7 +57,7 @@ rows! {
     "div" Pairs FLOATS [0, 1] ["div"] |x| x[0] / x[1];
     "rem" Pairs FLOATS [0, 1] ["rem"] |x| x[0] % x[1];
     "pow" Pairs FLOATS [0, 1] ["pow"] |x| x[0].pow(x[1]);
-    "atan2" Pairs FLOATS [0, 1] ["atan2", "binary"] |x| x[0].binary(Binary::Atan2, x[1]);
+    "atan2" Pairs FLOATS [0, 1] ["atan2", "binary"] |x| x[0].binary(BinaryOp::Atan2, x[1]);
     "maximum" Pairs FLOATS [0, 1] ["maximum"] |x| x[0].maximum(x[1]);
     "minimum" Pairs FLOATS [0, 1] ["minimum"] |x| x[0].minimum(x[1]);
     "log_add_exp" Pairs FLOATS [0, 1] ["log_add_exp"] |x| x[0].log_add_exp(x[1]);

@@ -1,7 +1,7 @@
 //! Reading and writing at indices of every integer type.
 
 use halite_core::DType;
-use halite_ir::Gather;
+use halite_ir::GatherAttributes;
 use halite_nn::Tensor;
 
 use super::of_pairs;
@@ -25,15 +25,16 @@ rows! {
 }
 
 /// Single elements of a vector.
-fn elements() -> Gather {
-    Gather {
+fn elements() -> GatherAttributes {
+    GatherAttributes {
         offset_dims: vec![],
         collapsed_slice_dims: vec![0],
         operand_batching_dims: vec![],
-        indices_batching_dims: vec![],
+        start_indices_batching_dims: vec![],
         start_index_map: vec![0],
         index_vector_dim: 1,
         slice_sizes: vec![1],
+        indices_are_sorted: false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reductions, softmax, cumulative operations, windows, sorting and products.
 
 use halite_core::DType;
-use halite_ir::{Dot, Extreme, Reduction, Window};
+use halite_ir::{DotAttributes, Extreme, Reduction, WindowAttributes};
 use halite_nn::{ConvOptions, ConvTransposeOptions, Interpolation, Padding, Tensor};
 
 use super::of_each;
@@ -131,8 +131,8 @@ fn unless_too_short<'t>(x: Tensor<'t>, windows: impl Fn(Tensor<'t>) -> Tensor<'t
 }
 
 /// Windows of two along the second dimension.
-fn pairs() -> Window {
-    Window {
+fn pairs() -> WindowAttributes {
+    WindowAttributes {
         sizes: vec![1, 2],
         strides: vec![1, 1],
         base_dilations: vec![1, 1],
@@ -183,16 +183,16 @@ fn columns_sorted(x: Tensor<'_>) -> Vec<Tensor<'_>> {
 fn products(x: Tensor<'_>) -> Vec<Tensor<'_>> {
     let by = x.trace().arange(x.dims()[1], DType::S32) % 2 + 1;
     let by = by.convert(x.dtype()).unsqueeze(1);
-    let dot = Dot {
-        left_batch: vec![],
-        right_batch: vec![],
-        left_contract: vec![1],
-        right_contract: vec![0],
-        result: x.dtype(),
+    let dot = DotAttributes {
+        lhs_batching: vec![],
+        rhs_batching: vec![],
+        lhs_contracting: vec![1],
+        rhs_contracting: vec![0],
+        ..DotAttributes::default()
     };
     vec![
         x.matmul(by),
         x.tensordot(by, &[(1, 0)]),
-        x.dot_general(by, dot),
+        x.dot_general(by, dot, x.dtype()),
     ]
 }
