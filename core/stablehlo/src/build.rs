@@ -23,7 +23,7 @@ use halite_core::{Error, ErrorKind, Result};
 
 use crate::{
     Attribute, Attributes, CustomCallAttributes, DotAttributes, OpKind, Type, UnaryOp, chlo,
-    ops::{ACCURACY, DYNAMIC_ROOT, ERF, Fields, Take, flag, precision, sizes},
+    ops::{ACCURACY, DYNAMIC_ROOT, ERF, Fields, PRECISION, Take, flag, precision, sizes},
 };
 
 impl OpKind {
@@ -68,9 +68,6 @@ impl OpKind {
 
 /// Attribute of `broadcast`.
 pub(crate) const BROADCAST_SIZES: &str = "broadcast_sizes";
-
-/// Attribute of `dot`.
-pub(crate) const PRECISION: &str = "precision_config";
 
 /// `broadcast` adds dimensions before those of its operand.
 fn broadcast(take: &mut Take<'_>) -> Result<OpKind> {

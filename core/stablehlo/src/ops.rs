@@ -8,15 +8,18 @@
 //! # Add an operation
 //!
 //! 1. Add a row to [`ops!`], or a case to [`UnaryOp`] or [`BinaryOp`]. The variant of [`OpKind`],
-//!    [`OpKind::to_attributes`], [`OpKind::from_attributes`], the versions in portable artifacts
-//!    and generic text follow from it. [`define`](macros) has the grammar of rows, [`kinds`] has
-//!    the kinds of fields. Many fields, or fields of several operations, are a structure
-//!    in [`attributes`].
-//! 2. Write the rule that the row names, in [`verify`](crate::verify): it checks the operands,
+//!    [`OpKind::to_attributes`], [`OpKind::from_attributes`], generic text and portable artifacts
+//!    follow from it. `define!` in [`macros`] documents the grammar of rows.
+//! 2. Choose the kinds of its fields from [`kinds`]. A new enumeration, and a structure of many
+//!    fields or of fields that several operations have, go into [`attributes`].
+//! 3. Write the rule that the row names, in [`verify`](crate::verify): it checks the operands,
 //!    attributes and regions, and returns the types of the results. Elementwise operations share
 //!    one, to which the row gives the classes of elements.
-//! 3. If JAX prints a pretty form that is more than operands and `key = value`, parse it in
+//! 4. If the operation has a pretty form that is more than operands and `key = value`, parse it in
 //!    `text/pretty.rs`.
+//!
+//! Other names of an operation, and operations that are read as others, are in
+//! [`build`](crate::build).
 
 mod attributes;
 pub(crate) mod classes;
@@ -25,6 +28,7 @@ mod enumeration;
 mod fields;
 mod kinds;
 mod macros;
+mod read;
 mod row;
 mod take;
 
@@ -33,7 +37,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use halite_core::Result;
 
 pub(crate) use self::{
-    attributes::{ALGORITHM_FIELDS, precision},
+    attributes::{ALGORITHM_FIELDS, PRECISION, precision},
     enumeration::Enumeration,
     fields::Fields,
     kinds::{flag, sizes},
@@ -274,12 +278,13 @@ pub(crate) const ACCURACY: &str = "result_accuracy";
 pub(crate) const DYNAMIC_ROOT: &str = "has_dynamic_root";
 
 elementwise! {
-    /// Elementwise operations on one operand. `erf` is the operation of CHLO, which programs have as
-    /// the custom call `mhlo.erf`.
+    /// Elementwise operations on one operand. `erf` is the operation of CHLO, which programs have
+    /// as the custom call `mhlo.erf`.
     UnaryOp {
         Abs: SIGNED = "abs", Cbrt: INEXACT = "cbrt" in ACCURATE, Ceil: FLOAT = "ceil",
         CountLeadingZeros: INTEGER = "count_leading_zeros", Cosine: INEXACT = "cosine" in ACCURATE,
-        Erf: FLOAT = "erf" in &[], Exponential: INEXACT = "exponential" in &[since(0, 9), since(1, 9).adds(ACCURACY)],
+        Erf: FLOAT = "erf" in &[],
+        Exponential: INEXACT = "exponential" in &[since(0, 9), since(1, 9).adds(ACCURACY)],
         ExponentialMinusOne: INEXACT = "exponential_minus_one" in ACCURATE, Floor: FLOAT = "floor",
         Imag: INEXACT = "imag", IsFinite: FLOAT = "is_finite", Log: INEXACT = "log" in ACCURATE,
         LogPlusOne: INEXACT = "log_plus_one" in ACCURATE,

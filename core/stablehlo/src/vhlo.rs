@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use crate::{
     ElementType, Version,
-    build::{BROADCAST_SIZES, PRECISION},
-    ops::{Enumeration, Row, rows},
+    build::BROADCAST_SIZES,
+    ops::{Enumeration, PRECISION, Row, rows},
 };
 
 /// One version of an operation.

@@ -5,8 +5,7 @@ use halite_core::{Error, ErrorKind, Result};
 use super::{encode::Form, encoder::Encoder, interned::Tables};
 use crate::{
     Attribute, Attributes, ElementType, Operation, Version,
-    build::PRECISION,
-    ops::{ACCURACY, ALGORITHM_FIELDS, DYNAMIC_ROOT, Enumeration},
+    ops::{ACCURACY, ALGORITHM_FIELDS, DYNAMIC_ROOT, Enumeration, PRECISION},
     vhlo::{VhloOp, enumeration},
 };
 

@@ -11,6 +11,7 @@ use super::{
         texts, window,
     },
     macros::{attributes, cases, fields, names},
+    read,
     row::Named,
     take::Take,
 };
@@ -55,9 +56,11 @@ cases! {
 }
 
 names! {
-    /// Directions of [`OpKind::PropagationBarrier`](crate::OpKind::PropagationBarrier), in the order
-    /// of their numbers: from the operand to the result is forward.
-    PropagationDirection { None = "NONE", Forward = "FORWARD", Backward = "BACKWARD", Both = "BOTH" }
+    /// Directions of [`OpKind::PropagationBarrier`](crate::OpKind::PropagationBarrier), in the
+    /// order of their numbers: from the operand to the result is forward.
+    PropagationDirection {
+        None = "NONE", Forward = "FORWARD", Backward = "BACKWARD", Both = "BOTH",
+    }
 }
 
 attributes! {
@@ -100,7 +103,7 @@ attributes! {
         pub lhs_contracting: Vec<usize> = dims("lhs_contracting_dimensions"),
         pub rhs_contracting: Vec<usize> = dims("rhs_contracting_dimensions"),
         /// `DEFAULT`, `HIGH` or `HIGHEST` of each operand; may be empty.
-        pub precision: Vec<String> = precision("precision_config").key("precision"),
+        pub precision: Vec<String> = precision(PRECISION).key("precision"),
         /// The attribute `algorithm`, as read: its fields by name.
         pub algorithm: Option<Attributes> = Algorithm,
     }
@@ -130,7 +133,7 @@ attributes! {
         /// `batch_group_count`.
         pub batch_groups: usize = size("batch_group_count"),
         /// `DEFAULT`, `HIGH` or `HIGHEST` of each operand; may be empty.
-        pub precision: Vec<String> = precision("precision_config"),
+        pub precision: Vec<String> = precision(PRECISION),
     }
 
     /// Devices of a collective.
@@ -253,7 +256,7 @@ fields! { Exchange: CollectiveAttributes {
 pub(super) fn order(name: &'static str) -> Field<Option<ComparisonOrder>> {
     let read = |take: &Take<'_>, name: &str, value| match value {
         Attribute::Str(text) if text == "NOTYPE" => Ok(None),
-        value => take.case_of(name, value).map(Some),
+        value => read::case(take, name, value).map(Some),
     };
     let write = |order: &Option<ComparisonOrder>| order.map(|it| Attribute::Str(it.name().into()));
     Field::new(name, read, write)
@@ -266,7 +269,7 @@ pub(super) fn order(name: &'static str) -> Field<Option<ComparisonOrder>> {
 pub(super) fn last_dim(name: &'static str) -> Field<usize> {
     fn read(take: &Take<'_>, name: &str, value: Attribute) -> Result<usize> {
         let rank = take.rank()?;
-        let dim = take.int(name, value)?;
+        let dim = read::int(take, name, value)?;
         let from_end = if dim < 0 { rank as i64 } else { 0 };
         usize::try_from(dim.saturating_add(from_end))
             .map_err(|_| take.bad(name, format_args!("is {dim}; the operand has rank {rank}")))
@@ -280,7 +283,7 @@ pub(super) fn last_dim(name: &'static str) -> Field<usize> {
 /// A direction by its number.
 pub(super) fn direction(name: &'static str) -> Field<PropagationDirection> {
     let read = |take: &Take<'_>, name: &str, value| {
-        let number = take.size(name, value)?;
+        let number = read::size(take, name, value)?;
         let direction = PropagationDirection::ALL.get(number).copied();
         direction.ok_or_else(|| take.wrong(name, number, "0 to 3"))
     };
@@ -289,16 +292,17 @@ pub(super) fn direction(name: &'static str) -> Field<PropagationDirection> {
     })
 }
 
+/// Attribute of `dot`, `dot_general` and `convolution`.
+pub(crate) const PRECISION: &str = "precision_config";
+
 /// Precisions of operands.
 const PRECISIONS: [&str; 3] = ["DEFAULT", "HIGH", "HIGHEST"];
 
-const PRECISION: Enumeration = Enumeration::new(11, "precision", &PRECISIONS);
-
 /// A precision of each operand. All `DEFAULT` is the same as none.
 pub(crate) fn precision(name: &'static str) -> Field<Vec<String>> {
-    let precisions = texts(name).enumeration(PRECISION);
-    precisions.read_by(|take, name, value| {
-        let mut precision = take.texts(name, value)?;
+    let texts = texts(name).enumeration(Enumeration::new(11, "precision", &PRECISIONS));
+    texts.read_by(|take, name, value| {
+        let mut precision = read::texts(take, name, value)?;
         let unknown = |text: &&String| !PRECISIONS.contains(&text.as_str());
         if let Some(text) = precision.iter().find(unknown) {
             let expected = PRECISIONS.join(", ");

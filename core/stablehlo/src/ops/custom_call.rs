@@ -7,6 +7,7 @@ use super::{
     fields::{Field, Fields, Structure},
     kinds::{any, flag, symbols, text, version},
     macros::{attributes, fields},
+    read,
     row::Named,
     take::Take,
 };
@@ -70,10 +71,10 @@ const ORIGINAL_API_VERSION: i64 = 1;
 fn api_version(name: &'static str) -> Field<i64> {
     let read = |take: &Take<'_>, name: &str, value| {
         if let Attribute::Str(_) = value {
-            return Ok(take.case(name, value, &API_VERSIONS)? as i64);
+            return Ok(read::position(take, name, value, &API_VERSIONS)? as i64);
         }
         let end = API_VERSIONS.len() as i64;
-        match take.int(name, value)? {
+        match read::int(take, name, value)? {
             version if (0..end).contains(&version) => Ok(version),
             version => Err(take.wrong(name, version, &format!("less than {end}"))),
         }

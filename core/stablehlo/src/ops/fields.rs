@@ -39,7 +39,7 @@ impl<T> Field<T> {
         Field {
             named: Named::new(name),
             read,
-            missing: |take, name| Err(take.missing(name)),
+            missing: |take, name| Err(take.bad(name, "is missing")),
             write,
             written: true,
         }

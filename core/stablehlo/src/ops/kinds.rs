@@ -1,17 +1,17 @@
 //! Kinds of fields that several operations have, each a function of the name of the attribute.
 
-use halite_core::Result;
-
-use super::{enumeration::Case, fields::Field, take::Take};
+use super::{
+    enumeration::Case,
+    fields::Field,
+    read,
+    take::{Short, Take},
+};
 use crate::{Attribute, Attributes, Dense, ElementType, RankedType, ShardyAxis, ShardySharding};
 
 /// The name of a case.
 pub(super) fn case<T: Case>(name: &'static str) -> Field<T> {
-    let read = |take: &Take<'_>, name: &str, value| take.case_of(name, value);
-    Field::new(name, read, |case: &T| {
-        Some(Attribute::Str(case.name().into()))
-    })
-    .enumeration(T::ENUMERATION)
+    let write = |case: &T| Some(Attribute::Str(case.name().into()));
+    Field::new(name, read::case, write).enumeration(T::ENUMERATION)
 }
 
 fn write_int(value: i64, ty: ElementType) -> Option<Attribute> {
@@ -24,15 +24,16 @@ pub(crate) fn flag(name: &'static str) -> Field<bool> {
         Attribute::Unit => Ok(true),
         Attribute::Bool(value) => Ok(value),
         Attribute::Int(value @ 0..=1, ElementType::Bool) => Ok(value == 1),
-        other => Err(take.wrong_value(name, &other, "a boolean")),
+        other => Err(take.wrong(name, Short(&other), "a boolean")),
     };
     Field::new(name, read, |flag| Some(Attribute::Bool(*flag))).or_default()
 }
 
 /// `1 : i64`, at least 0.
 pub(super) fn size(name: &'static str) -> Field<usize> {
-    let read = |take: &Take<'_>, name: &str, value| take.size(name, value);
-    Field::new(name, read, |size| write_int(*size as i64, ElementType::S64))
+    Field::new(name, read::size, |size| {
+        write_int(*size as i64, ElementType::S64)
+    })
 }
 
 /// `1 : i64` in the dimension numbers, 0 if it is missing.
@@ -48,7 +49,7 @@ pub(super) fn index(name: &'static str) -> Field<usize> {
 /// `5 : i32`, at least 0.
 pub(super) fn bits(name: &'static str) -> Field<u32> {
     let read = |take: &Take<'_>, name: &str, value| {
-        let bits = take.size(name, value)?;
+        let bits = read::size(take, name, value)?;
         u32::try_from(bits).map_err(|_| take.wrong(name, bits, "32 bits"))
     };
     Field::new(name, read, |bits| {
@@ -58,14 +59,13 @@ pub(super) fn bits(name: &'static str) -> Field<u32> {
 
 /// `1 : i32`; 0 if it is missing.
 pub(super) fn version(name: &'static str) -> Field<i64> {
-    let read = |take: &Take<'_>, name: &str, value| take.int(name, value);
-    Field::new(name, read, |it| write_int(*it, ElementType::S32)).or_default()
+    Field::new(name, read::int, |it| write_int(*it, ElementType::S32)).or_default()
 }
 
 /// `1 : i64`; 0 and less mean that there is no channel.
 pub(super) fn channel(name: &'static str) -> Field<Option<i64>> {
     let read = |take: &Take<'_>, name: &str, value| {
-        let channel = take.int(name, value)?;
+        let channel = read::int(take, name, value)?;
         Ok((channel > 0).then_some(channel))
     };
     let write = |channel: &Option<i64>| write_int((*channel)?, ElementType::S64);
@@ -76,7 +76,7 @@ pub(super) fn channel(name: &'static str) -> Field<Option<i64>> {
 pub(super) fn float(name: &'static str) -> Field<f32> {
     let read = |take: &Take<'_>, name: &str, value| match value {
         Attribute::Float(value, _) => Ok(value as f32),
-        other => Err(take.wrong_value(name, &other, "a float")),
+        other => Err(take.wrong(name, Short(&other), "a float")),
     };
     Field::new(name, read, |value| {
         Some(Attribute::Float(f64::from(*value), ElementType::F32))
@@ -96,20 +96,15 @@ fn write_rows(values: impl IntoIterator<Item = i64>, dims: [usize; 2]) -> Option
 
 /// `array<i64: 1, -2>`.
 pub(super) fn ints(name: &'static str) -> Field<Vec<i64>> {
-    Field::new(
-        name,
-        |take, name, value| take.ints(name, value),
-        |values| write_ints(values.iter().copied()),
-    )
+    Field::new(name, read::ints, |values| {
+        write_ints(values.iter().copied())
+    })
 }
 
 /// `array<i64: 1, 2>`, all at least 0.
 pub(crate) fn sizes(name: &'static str) -> Field<Vec<usize>> {
-    Field::new(
-        name,
-        |take, name, value| take.sizes(name, value),
-        |values| write_ints(values.iter().map(|&value| value as i64)),
-    )
+    let write = |sizes: &Vec<usize>| write_ints(sizes.iter().map(|&size| size as i64));
+    Field::new(name, read::sizes, write)
 }
 
 /// `array<i64: 1, 2>` in the dimension numbers, empty if it is missing.
@@ -120,7 +115,7 @@ pub(super) fn dims(name: &'static str) -> Field<Vec<usize>> {
 /// `array<i64: 1, 2>`, of each dimension of a window, whose number they determine.
 pub(super) fn window(name: &'static str) -> Field<Vec<usize>> {
     sizes(name).read_by(|take, name, value| {
-        let sizes = take.sizes(name, value)?;
+        let sizes = read::sizes(take, name, value)?;
         take.window.set(Some(sizes.len()));
         Ok(sizes)
     })
@@ -134,7 +129,7 @@ pub(super) fn steps(name: &'static str) -> Field<Vec<usize>> {
 /// `array<i1: true, false>`, of each dimension of a window, `false` if they are missing.
 pub(super) fn flags(name: &'static str) -> Field<Vec<bool>> {
     let read = |take: &Take<'_>, name: &str, value| {
-        let flags = take.ints(name, value)?;
+        let flags = read::ints(take, name, value)?;
         Ok(flags.into_iter().map(|flag| flag != 0).collect())
     };
     let write = |flags: &Vec<bool>| {
@@ -152,25 +147,13 @@ pub(super) fn padding(name: &'static str) -> Field<Vec<(i64, i64)>> {
         let rows = pairs.iter().flat_map(|&(low, high)| [low, high]);
         write_rows(rows, [pairs.len(), 2])
     };
-    Field::new(name, read_pairs, write).or(|take, _| Ok(vec![(0, 0); take.window_rank()?]))
-}
-
-fn read_pairs(take: &Take<'_>, name: &str, value: Attribute) -> Result<Vec<(i64, i64)>> {
-    let dense = take.dense(name, value)?;
-    // An empty list has no rows, whatever its shape.
-    if !matches!(dense.ty.dims[..], [_, 2] | [0, ..]) {
-        let found = format_args!("of type {}", dense.ty);
-        return Err(take.wrong(name, found, "pairs, tensor<Nx2xi64>"));
-    }
-    let values = take.integers(name, &dense)?;
-    let pairs = values.chunks_exact(2).map(|pair| (pair[0], pair[1]));
-    Ok(pairs.collect())
+    Field::new(name, read::pairs, write).or(|take, _| Ok(vec![(0, 0); take.window_rank()?]))
 }
 
 /// `dense<[[0, 1]]> : tensor<1x2xi64>`: pairs of devices, none if they are missing.
 pub(super) fn devices(name: &'static str) -> Field<Vec<(usize, usize)>> {
     let read = |take: &Take<'_>, name: &str, value| {
-        let pairs = read_pairs(take, name, value)?.into_iter();
+        let pairs = read::pairs(take, name, value)?.into_iter();
         let pairs: Option<_> = pairs
             .map(|(from, to)| Some((usize::try_from(from).ok()?, usize::try_from(to).ok()?)))
             .collect();
@@ -188,15 +171,15 @@ pub(super) fn devices(name: &'static str) -> Field<Vec<(usize, usize)>> {
 /// `dense<[[0, 2, 1], [3, -1, -1]]> : tensor<2x3xi64>`: groups, short ones padded with -1.
 pub(super) fn groups(name: &'static str) -> Field<Vec<Vec<usize>>> {
     let read = |take: &Take<'_>, name: &str, value| {
-        let dense = take.dense(name, value)?;
+        let dense = read::dense(take, name, value)?;
         let [_, width] = dense.ty.dims[..] else {
             let found = format_args!("of type {}", dense.ty);
             return Err(take.wrong(name, found, "a constant of 2 dimensions"));
         };
-        let values = take.integers(name, &dense)?;
+        let values = read::elements(take, name, &dense)?;
         let rows = values.chunks_exact(width.max(1)).map(|row| {
             let last = row.iter().rposition(|&member| member != -1);
-            take.to_sizes(name, &row[..last.map_or(0, |last| last + 1)])
+            read::to_sizes(take, name, &row[..last.map_or(0, |last| last + 1)])
         });
         rows.collect()
     };
@@ -213,11 +196,7 @@ pub(super) fn groups(name: &'static str) -> Field<Vec<Vec<usize>>> {
 
 /// `"text"`.
 pub(super) fn text(name: &'static str) -> Field<String> {
-    Field::new(
-        name,
-        |take, name, value| take.text(name, value),
-        |text| Some(Attribute::Str(text.clone())),
-    )
+    Field::new(name, read::text, |text| Some(Attribute::Str(text.clone())))
 }
 
 /// `@name`, a function of the module.
@@ -227,12 +206,11 @@ pub(super) fn symbol(name: &'static str) -> Field<String> {
 
 /// `["text"]`, empty if it is missing.
 pub(super) fn texts(name: &'static str) -> Field<Vec<String>> {
-    let read = |take: &Take<'_>, name: &str, value| take.texts(name, value);
     let write = |texts: &Vec<String>| {
         let texts = texts.iter().cloned().map(Attribute::Str);
         Some(Attribute::Array(texts.collect()))
     };
-    Field::new(name, read, write).or_default()
+    Field::new(name, read::texts, write).or_default()
 }
 
 /// `[@f, @g]`, functions of the module, none if they are missing.

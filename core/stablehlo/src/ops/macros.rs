@@ -74,14 +74,15 @@ macro_rules! define {
 
             /// The operation with this name, `None` if it is not one of StableHLO.
             pub(crate) fn take(name: &str, take: &mut Take<'_>) -> Result<Option<Self>> {
-                let elementwise = UnaryOp::from_name(name).filter(|op| !op.versions().is_empty());
-                let elementwise = elementwise.map(OpKind::Unary);
-                let elementwise = elementwise.or_else(|| BinaryOp::from_name(name).map(OpKind::Binary));
                 Ok(Some(match name {
                     $($name => OpKind::$variant
                         $((Fields::take(&$value_as, take)?))?
                         $({ $($field: Fields::take(&$as, take)?),* })?,)*
-                    _ => return Ok(elementwise),
+                    _ => {
+                        let unary = UnaryOp::from_name(name).filter(|op| !op.versions().is_empty());
+                        let binary = || BinaryOp::from_name(name).map(OpKind::Binary);
+                        return Ok(unary.map(OpKind::Unary).or_else(binary));
+                    }
                 }))
             }
         }

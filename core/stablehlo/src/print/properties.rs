@@ -9,8 +9,7 @@ use super::{
 };
 use crate::{
     Attribute, Attributes, Dense, ElementType,
-    build::PRECISION,
-    ops::{ALGORITHM_FIELDS, Enumeration, Named, row},
+    ops::{ALGORITHM_FIELDS, Enumeration, Named, PRECISION, row},
 };
 
 /// Attributes with their text.
@@ -44,9 +43,10 @@ impl Properties {
             let text = ConvolutionText(&attributes).to_string();
             properties.0.push(("dimension_numbers".into(), text));
         }
+        let row = row(op);
         let mut open = None;
         for (name, value) in &attributes.0 {
-            let known = row(op).and_then(|row| row.attribute(name));
+            let known = row.and_then(|row| row.attribute(name));
             let structure = structure(op, known);
             if open.is_some() && open != structure {
                 properties.close();

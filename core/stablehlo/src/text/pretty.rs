@@ -5,15 +5,17 @@ use halite_core::Result;
 use super::{lexer::Token, op::Parts, parser::Parser};
 use crate::{
     Attribute, Attributes, Dense, ElementType, PropagationDirection, RankedType, Type,
-    build::{BROADCAST_SIZES, PRECISION},
-    ops::row,
+    build::BROADCAST_SIZES,
+    ops::{PRECISION, row},
 };
 
 /// The attribute that `key = value` of the pretty form sets.
 fn attribute_of(op: &str, key: &str) -> Option<&'static str> {
     let known = row(op).and_then(|row| row.attributes.iter().find(|known| known.key == key));
+    if let Some(known) = known {
+        return Some(known.name);
+    }
     Some(match (op, key) {
-        _ if known.is_some() => known?.name,
         ("broadcast", "sizes") => BROADCAST_SIZES,
         ("dot", "precision") => PRECISION,
         ("dot_general", "algorithm") => "algorithm",
