@@ -17,7 +17,7 @@ mod chlo;
 mod inline;
 mod interface;
 mod module;
-mod op;
+mod ops;
 mod print;
 mod sharding;
 mod text;
@@ -29,7 +29,7 @@ mod vhlo;
 pub use attribute::{Attribute, Attributes, Dense};
 pub use interface::{Interface, InterfaceTensor};
 pub use module::{Function, Module, Operation, Position, Region, SourceLine, ValueId};
-pub use op::{
+pub use ops::{
     BinaryOp, CollectiveAttributes, ComparisonDirection, ComparisonOrder, ConvolutionAttributes,
     ConvolutionDims, CustomCallAttributes, DotAttributes, FftKind, GatherAttributes,
     ManualAttributes, OpKind, PropagationDirection, RngAlgorithm, RngDistribution,

@@ -160,7 +160,7 @@ impl Operation {
 impl fmt::Display for Operation {
     /// Its name and place, for errors: `stablehlo.add at line 12, column 5 (model.py:7)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.kind.to_attributes().0;
+        let name = self.kind.name();
         let dialect = if name.contains('.') { "" } else { "stablehlo." };
         write!(f, "{dialect}{name}")?;
         if self.position != Position::Unknown {

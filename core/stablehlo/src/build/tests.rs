@@ -297,6 +297,16 @@ fn missing_attributes_have_defaults() {
         ]],
     );
     check(
+        "composite",
+        &[
+            ("name", Attribute::Str("f".into())),
+            ("decomposition", Attribute::Symbol("g".into())),
+        ],
+        expect![[
+            r#"Composite { name: "f", attributes: Attributes([]), decomposition: "g", version: 0 }"#
+        ]],
+    );
+    check(
         "check.expect_eq",
         &[],
         expect![[

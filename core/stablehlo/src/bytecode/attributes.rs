@@ -152,11 +152,10 @@ impl<'a> Table<'a> {
         let position = cursor.position();
         let enumeration = vhlo::ENUMERATIONS
             .iter()
-            .find(|enumeration| enumeration.code == code);
-        if let Some(enumeration) = enumeration {
+            .find(|(_, enumeration)| enumeration.code == code);
+        if let Some((name, enumeration)) = enumeration {
             let number = cursor.varint()?;
             let case = enumeration.case(number).ok_or_else(|| {
-                let name = enumeration.attribute;
                 corrupt(position, format_args!("unknown case {number} of `{name}`"))
             })?;
             return Ok(AttributeEntry::Value(Attribute::Str(case.into())));

@@ -316,8 +316,7 @@ impl Tables {
             }
             Some(_) => return None,
         };
-        let modes = vhlo::Enumeration::of("mode")?;
-        let mode = self.case(modes.code, modes.number(mode)?);
+        let mode = self.case(vhlo::MODE.code, vhlo::MODE.number(mode)?);
         let mut contents = begin(20);
         contents
             .signed(atol.to_bits() as i64)

@@ -11,7 +11,7 @@ use super::{
     reader::Reader,
     sections::{Dialect, part},
 };
-use crate::{Attribute, Attributes, SourceLine, Type, ValueId};
+use crate::{Attribute, Attributes, SourceLine, Type, ValueId, ops::row};
 
 /// An operation as bytecode has it, without its regions.
 pub(super) struct Encoded<'a> {
@@ -106,21 +106,20 @@ impl<'a> Reader<'a> {
         };
         let name = &self.operations[operation.name];
         let mut attributes = Attributes::default();
-        let names = match (name.dialect, name.name, name.vhlo) {
+        let names = match (name.dialect, name.vhlo) {
             _ if !name.registered => {
                 attributes = self.table.next_dict(&mut properties)?;
-                &[]
+                Vec::new()
             }
-            (Dialect::Vhlo, _, Some(op)) => op.attributes,
-            (Dialect::Shardy, "sharding_constraint", _) => &["sharding"][..],
-            (Dialect::Shardy, "propagation_barrier", _) => &["allowed_direction"],
-            (Dialect::Shardy, "manual_computation", _) => {
-                &["in_shardings", "manual_axes", "out_shardings"]
-            }
+            (Dialect::Vhlo, Some(op)) => op.attributes.clone(),
+            (Dialect::Shardy, _) => match row(&name.to_string()) {
+                Some(row) => row.attributes.iter().map(|it| it.name).collect(),
+                None => return Ok(signature),
+            },
             // The operation is refused later, by its name.
             _ => return Ok(signature),
         };
-        for &name in names {
+        for name in names {
             match self.table.next_attribute(&mut properties, 0)? {
                 // Every `custom_call` of 1.18.0 has it, most of them empty.
                 AttributeEntry::Value(value) if name == "result_tilings" && is_empty(&value) => {}

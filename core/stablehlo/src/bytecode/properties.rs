@@ -5,7 +5,8 @@ use halite_core::{Error, ErrorKind, Result};
 use super::{encode::Form, encoder::Encoder, interned::Tables};
 use crate::{
     Attribute, Attributes, ElementType, Operation, Version,
-    vhlo::{Enumeration, VhloOp},
+    ops::{ACCURACY, ALGORITHM_FIELDS, DYNAMIC_ROOT, Enumeration, PRECISION},
+    vhlo::{VhloOp, enumeration},
 };
 
 impl Tables {
@@ -19,12 +20,12 @@ impl Tables {
         discardable: &mut Attributes,
     ) -> Result<(&'static VhloOp, Encoder)> {
         let op = self.op(name)?;
-        if let Some(accuracy) = discardable.take("result_accuracy") {
-            inherent.push("result_accuracy", accuracy);
+        if let Some(accuracy) = discardable.take(ACCURACY) {
+            inherent.push(ACCURACY, accuracy);
         }
         self.check_use(op, operation, &inherent)?;
         let mut properties = Encoder::default();
-        for name in op.attributes {
+        for name in &op.attributes {
             let value = inherent.take(name);
             properties.size(self.inherent(name, value)?);
         }
@@ -73,81 +74,80 @@ impl Tables {
 
     /// Index of an attribute that defines an operation.
     fn inherent(&mut self, name: &str, value: Option<Attribute>) -> Result<usize> {
-        let enumeration = Enumeration::of(name);
-        let wrong = |value: &Attribute| {
-            let message = format!("attribute `{name}` is {value:?}, which VHLO cannot express");
-            Error::new(ErrorKind::InvalidArgument, "bytecode", message)
+        let Some(value) = value else {
+            return self.default(name);
         };
-        let case = |tables: &mut Self, value: &Attribute| {
-            let enumeration = enumeration.ok_or_else(|| wrong(value))?;
-            let number = match value {
-                Attribute::Str(case) => enumeration.number(case),
-                Attribute::Int(number, _) => u64::try_from(*number).ok(),
-                _ => None,
-            };
-            let known = number.filter(|number| enumeration.case(*number).is_some());
-            Ok(tables.case(enumeration.code, known.ok_or_else(|| wrong(value))?))
-        };
-        match (name, value) {
-            ("precision_config", Some(Attribute::Array(cases))) if !cases.is_empty() => {
-                let cases = cases.iter().map(|value| case(self, value));
-                let cases = cases.collect::<Result<Vec<_>>>()?;
-                Ok(self.list(&cases))
+        let index = match (name, &value, enumeration(name)) {
+            (PRECISION, Attribute::Array(cases), Some(enumeration)) if !cases.is_empty() => {
+                return self.list_of(name, cases, |this, case| this.case_of(enumeration, case));
             }
-            (_, Some(value)) if enumeration.is_some() && name != "precision_config" => {
-                case(self, &value)
-            }
-            ("lhs_precision_type" | "rhs_precision_type" | "accumulation_type", Some(value)) => {
+            (PRECISION, ..) => return self.default(name),
+            (_, value, Some(enumeration)) => self.case_of(enumeration, value),
+            ("lhs_precision_type" | "rhs_precision_type" | "accumulation_type", value, _) => {
                 match value {
-                    Attribute::Str(name) => self.named_type(&name),
-                    value => Err(wrong(&value)),
+                    Attribute::Str(name) => return self.named_type(name),
+                    _ => None,
                 }
             }
-            ("operand_layouts" | "result_layouts", Some(Attribute::Array(layouts))) => {
-                let layouts = layouts.iter().map(|layout| match layout {
-                    Attribute::Dense(layout) => Ok(self.layout(layout)),
-                    layout => Err(wrong(layout)),
+            ("operand_layouts" | "result_layouts", Attribute::Array(layouts), _) => {
+                return self.list_of(name, layouts, |this, layout| match layout {
+                    Attribute::Dense(layout) => Some(this.layout(layout)),
+                    _ => None,
                 });
-                let layouts = layouts.collect::<Result<Vec<_>>>()?;
-                Ok(self.list(&layouts))
             }
-            ("output_operand_aliases", Some(Attribute::Array(aliases))) => {
-                let aliases = aliases
-                    .iter()
-                    .map(|alias| self.output_operand_alias(alias).ok_or_else(|| wrong(alias)));
-                let aliases = aliases.collect::<Result<Vec<_>>>()?;
-                Ok(self.list(&aliases))
+            ("output_operand_aliases", Attribute::Array(aliases), _) => {
+                return self.list_of(name, aliases, Self::output_operand_alias);
             }
-            ("result_accuracy", value) => {
-                let index = self.result_accuracy(value.as_ref());
-                index.ok_or_else(|| wrong(&value.unwrap_or(Attribute::Unit)))
-            }
-            (_, Some(value)) if name != "precision_config" => self.attribute(&value, Form::Vhlo),
-            _ => self.default(name),
-        }
+            (ACCURACY, value, _) => self.result_accuracy(Some(value)),
+            (_, value, _) => return self.attribute(value, Form::Vhlo),
+        };
+        index.ok_or_else(|| inexpressible(name, &value))
+    }
+
+    /// Index of a list of an attribute, of the index of each item.
+    fn list_of(
+        &mut self,
+        name: &str,
+        items: &[Attribute],
+        index: impl Fn(&mut Self, &Attribute) -> Option<usize>,
+    ) -> Result<usize> {
+        let indices = items
+            .iter()
+            .map(|item| index(self, item).ok_or_else(|| inexpressible(name, item)));
+        let indices = indices.collect::<Result<Vec<_>>>()?;
+        Ok(self.list(&indices))
+    }
+
+    /// Index of a case by its name or number.
+    fn case_of(&mut self, enumeration: Enumeration, value: &Attribute) -> Option<usize> {
+        let number = match value {
+            Attribute::Str(case) => enumeration.number(case)?,
+            Attribute::Int(number, _) => u64::try_from(*number).ok()?,
+            _ => return None,
+        };
+        enumeration.case(number)?;
+        Some(self.case(enumeration.code, number))
     }
 
     /// Index of the default of an attribute.
     fn default(&mut self, name: &str) -> Result<usize> {
         let value = match name {
+            ACCURACY => {
+                let index = self.result_accuracy(None);
+                return index.ok_or_else(|| inexpressible(name, &Attribute::Unit));
+            }
             "channel_id" => Attribute::Int(0, ElementType::S64),
             "backend_config" => Attribute::Str(String::new()),
-            "has_dynamic_root" => Attribute::Bool(false),
+            DYNAMIC_ROOT => Attribute::Bool(false),
             "operand_layouts" | "result_layouts" | "output_operand_aliases" | "result_tilings" => {
                 Attribute::Array(Vec::new())
             }
             "compare_type" => return Ok(self.case(4, 0)),
-            "precision_config" => {
+            PRECISION => {
                 let default = self.case(11, 0);
                 return Ok(self.list(&[default, default]));
             }
-            "lhs_precision_type"
-            | "rhs_precision_type"
-            | "accumulation_type"
-            | "lhs_component_count"
-            | "rhs_component_count"
-            | "num_primitive_operations"
-            | "allow_imprecise_accumulation" => return Ok(self.none()),
+            _ if ALGORITHM_FIELDS.contains(&name) => return Ok(self.none()),
             _ => {
                 let message = format!("attribute `{name}` is missing");
                 return Err(Error::new(ErrorKind::InvalidArgument, "bytecode", message));
@@ -155,6 +155,11 @@ impl Tables {
         };
         self.attribute(&value, Form::Vhlo)
     }
+}
+
+fn inexpressible(name: &str, value: &Attribute) -> Error {
+    let message = format!("attribute `{name}` is {value:?}, which VHLO cannot express");
+    Error::new(ErrorKind::InvalidArgument, "bytecode", message)
 }
 
 /// Returns whether older versions of an operation, without the attribute, mean the same.

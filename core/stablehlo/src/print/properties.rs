@@ -7,59 +7,33 @@ use super::{
     dense::{DenseText, element},
     list,
 };
-use crate::{Attribute, Attributes, Dense, ElementType};
+use crate::{
+    Attribute, Attributes, Dense, ElementType,
+    ops::{ALGORITHM_FIELDS, Enumeration, Named, PRECISION, row},
+};
 
 /// Attributes with their text.
 pub(super) struct Properties(pub(super) Vec<(String, String)>);
 
-/// A structure: its attribute, its name, and its fields.
+/// A structure: its attribute and its name.
+#[derive(PartialEq)]
 struct Structure {
     attribute: &'static str,
     name: &'static str,
-    fields: &'static [&'static str],
 }
 
-const STRUCTURES: [Structure; 4] = [
-    Structure {
-        attribute: "dot_dimension_numbers",
-        name: "dot",
-        fields: &[
-            "lhs_batching_dimensions",
-            "rhs_batching_dimensions",
-            "lhs_contracting_dimensions",
-            "rhs_contracting_dimensions",
-        ],
-    },
-    Structure {
-        attribute: "algorithm",
-        name: "dot_algorithm",
-        fields: &crate::build::ALGORITHM_FIELDS,
-    },
-    Structure {
-        attribute: "dimension_numbers",
-        name: "gather",
-        fields: &[
-            "offset_dims",
-            "collapsed_slice_dims",
-            "operand_batching_dims",
-            "start_indices_batching_dims",
-            "start_index_map",
-            "index_vector_dim",
-        ],
-    },
-    Structure {
-        attribute: "scatter_dimension_numbers",
-        name: "scatter",
-        fields: &[
-            "update_window_dims",
-            "inserted_window_dims",
-            "input_batching_dims",
-            "scatter_indices_batching_dims",
-            "scatter_dims_to_operand_dims",
-            "index_vector_dim",
-        ],
-    },
-];
+/// The structure that an attribute is a field of.
+fn structure(op: &str, known: Option<&Named>) -> Option<Structure> {
+    let known = known?;
+    let (attribute, name) = match op {
+        "dot_general" if ALGORITHM_FIELDS.contains(&known.name) => ("algorithm", "dot_algorithm"),
+        _ if !known.nested => return None,
+        "dot_general" => ("dot_dimension_numbers", "dot"),
+        "gather" => ("dimension_numbers", "gather"),
+        _ => ("scatter_dimension_numbers", "scatter"),
+    };
+    Some(Structure { attribute, name })
+}
 
 impl Properties {
     /// The attributes of [`OpKind::to_attributes`](crate::OpKind::to_attributes).
@@ -69,31 +43,33 @@ impl Properties {
             let text = ConvolutionText(&attributes).to_string();
             properties.0.push(("dimension_numbers".into(), text));
         }
+        let row = row(op);
+        let mut open = None;
         for (name, value) in &attributes.0 {
-            let structure = STRUCTURES.iter().find(|structure| {
-                let applies = match structure.name {
-                    "dot" | "dot_algorithm" => op == "dot_general",
-                    name => op == name,
-                };
-                applies && structure.fields.contains(&name.as_str())
-            });
-            match structure {
+            let known = row.and_then(|row| row.attribute(name));
+            let structure = structure(op, known);
+            if open.is_some() && open != structure {
+                properties.close();
+            }
+            match &structure {
                 Some(structure) => properties.push_field(structure, name, value),
                 None if op == "convolution" && name.ends_with("_dimension") => {}
                 None if op == "convolution" && name.ends_with("_spatial_dimensions") => {}
-                None => properties.push(name, value),
+                None => properties.push(name, known, value),
             }
+            open = structure;
         }
-        for (name, text) in &mut properties.0 {
-            if STRUCTURES
-                .iter()
-                .any(|structure| structure.attribute == name)
-                && op != "convolution"
-            {
-                text.push('>');
-            }
+        if open.is_some() {
+            properties.close();
         }
         properties
+    }
+
+    /// Ends the structure that the last attribute is.
+    fn close(&mut self) {
+        if let Some((_, text)) = self.0.last_mut() {
+            text.push('>');
+        }
     }
 
     /// Adds a field to its structure, whose `>` is still missing.
@@ -111,7 +87,7 @@ impl Properties {
         }
     }
 
-    fn push(&mut self, name: &str, value: &Attribute) {
+    fn push(&mut self, name: &str, known: Option<&Named>, value: &Attribute) {
         let text = match (name, value) {
             ("use_global_device_ids", Attribute::Bool(false)) => return,
             ("use_global_device_ids", Attribute::Bool(true)) => "unit".into(),
@@ -121,11 +97,11 @@ impl Properties {
                 self.0.push(("channel_handle".into(), text));
                 return;
             }
-            (_, Attribute::Str(case)) => match enumeration(name) {
-                Some(kind) => format!("#stablehlo<{kind} {case}>"),
+            (_, Attribute::Str(case)) => match known.and_then(|it| it.enumeration) {
+                Some(Enumeration { text, .. }) => format!("#stablehlo<{text} {case}>"),
                 None => Text(case).to_string(),
             },
-            ("precision_config", Attribute::Array(cases)) => cases_text("precision", cases),
+            (PRECISION, Attribute::Array(cases)) => cases_text("precision", cases),
             ("output_operand_aliases", Attribute::Array(aliases)) => aliases_text(aliases),
             ("operand_layouts" | "result_layouts", Attribute::Array(layouts)) => {
                 layouts_text(layouts)
@@ -144,19 +120,6 @@ impl Display for Properties {
         list(f, &self.0, |f, (name, text)| write!(f, "{name} = {text}"))?;
         f.write_str("}")
     }
-}
-
-/// The enumeration whose cases an attribute has.
-fn enumeration(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "comparison_direction" => "comparison_direction",
-        "compare_type" => "comparison_type",
-        "fft_type" => "fft_type",
-        "transpose_a" => "transpose",
-        "rng_distribution" => "rng_distribution",
-        "rng_algorithm" => "rng_algorithm",
-        _ => return None,
-    })
 }
 
 fn cases_text(kind: &str, cases: &[Attribute]) -> String {

@@ -3,27 +3,21 @@
 use halite_core::Result;
 
 use super::{lexer::Token, op::Parts, parser::Parser};
-use crate::{Attribute, Attributes, Dense, ElementType, PropagationDirection, RankedType, Type};
+use crate::{
+    Attribute, Attributes, Dense, ElementType, PropagationDirection, RankedType, Type,
+    build::BROADCAST_SIZES,
+    ops::{PRECISION, row},
+};
 
 /// The attribute that `key = value` of the pretty form sets.
 fn attribute_of(op: &str, key: &str) -> Option<&'static str> {
+    let known = row(op).and_then(|row| row.attributes.iter().find(|known| known.key == key));
+    if let Some(known) = known {
+        return Some(known.name);
+    }
     Some(match (op, key) {
-        ("iota", "dim") => "iota_dimension",
-        ("concatenate" | "get_dimension_size", "dim") => "dimension",
-        ("broadcast_in_dim", "dims") => "broadcast_dimensions",
-        ("broadcast", "sizes") => "broadcast_sizes",
-        ("reverse", "dims") => "dimensions",
-        ("transpose", "dims") => "permutation",
-        ("dynamic_slice", "sizes") => "slice_sizes",
-        ("pad", "low") => "edge_padding_low",
-        ("pad", "high") => "edge_padding_high",
-        ("pad", "interior") => "interior_padding",
-        ("fft", "type") => "fft_type",
-        ("fft", "length") => "fft_length",
-        ("cholesky", "lower") => "lower",
-        ("rng", "distribution") => "rng_distribution",
-        ("rng_bit_generator", "algorithm") => "rng_algorithm",
-        ("dot" | "dot_general", "precision") => "precision_config",
+        ("broadcast", "sizes") => BROADCAST_SIZES,
+        ("dot", "precision") => PRECISION,
         ("dot_general", "algorithm") => "algorithm",
         ("chlo.top_k", "k") => "k",
         ("check.expect_close", "max_ulp_difference") => "max_ulp_difference",

@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use crate::{CollectiveAttributes, Module, RankedType, Type};
+use crate::{CollectiveAttributes, ElementType, Module, RankedType, Type};
 
 use super::{
     list::check_dim,
     reduce::check_reducer,
-    typed::{Check, Typed, ensure, tensor},
+    typed::{Check, Typed, ensure, scalar, tensor},
 };
 
 /// How a channel changes the meaning of ids in groups.
@@ -155,24 +155,14 @@ fn check_multiple(x: &RankedType, dim: usize, parts: usize) -> Check {
     Ok(())
 }
 
-/// Attributes of `all_to_all`.
-#[derive(Clone, Copy)]
-pub(super) struct AllToAll {
-    pub(super) split: usize,
-    pub(super) concat: usize,
-    pub(super) parts: usize,
-}
-
+/// `dims`: those that are split and concatenated.
 pub(super) fn all_to_all(
     op: &Typed<'_>,
-    attributes: AllToAll,
+    dims: [usize; 2],
+    parts: usize,
     collective: &CollectiveAttributes,
 ) -> Check<Vec<Type>> {
-    let AllToAll {
-        split,
-        concat,
-        parts,
-    } = attributes;
+    let [split, concat] = dims;
     let ids = ids(op.module, Family::Exchange, collective)?;
     let size = check_groups(&ids, collective, Groups::SameSize)?;
     ensure!(
@@ -225,4 +215,10 @@ pub(super) fn collective_permute(
         );
     }
     Ok(vec![Type::Tensor(x.clone())])
+}
+
+/// `partition_id` and `replica_id`.
+pub(super) fn process_id(op: &Typed<'_>) -> Check<Vec<Type>> {
+    let [] = op.tensors()?;
+    Ok(vec![scalar(ElementType::U32)])
 }

@@ -22,8 +22,17 @@ pub(super) fn while_loop(op: &Typed<'_>) -> Check<Vec<Type>> {
     Ok(carried)
 }
 
-/// `if` and `case`: branches by the scalar operand, of type `by`.
-pub(super) fn branches(op: &Typed<'_>, by: ElementType) -> Check<Vec<Type>> {
+pub(super) fn if_else(op: &Typed<'_>) -> Check<Vec<Type>> {
+    op.check_region_count(2)?;
+    branches(op, ElementType::Bool)
+}
+
+pub(super) fn case(op: &Typed<'_>) -> Check<Vec<Type>> {
+    branches(op, ElementType::S32)
+}
+
+/// Branches by the scalar operand, of type `by`.
+fn branches(op: &Typed<'_>, by: ElementType) -> Check<Vec<Type>> {
     check_types("operand", &op.operands(), &[scalar(by)])?;
     ensure!(op.regions() > 0, "it must have a branch");
     let results = owned(op.region_results(0));

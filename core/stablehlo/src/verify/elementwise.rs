@@ -1,14 +1,15 @@
 //! Elementwise operations.
 
-use crate::{BinaryOp, ComparisonOrder, ElementClass, ElementType, RankedType, Type, UnaryOp};
-
-use super::typed::{
-    BITS, Check, FLOAT, INEXACT, INTEGER, NUMBER, Typed, check_class, check_same, ensure, tensor,
+use crate::{
+    BinaryOp, ComparisonOrder, ElementClass, ElementType, RankedType, Type, UnaryOp,
+    ops::classes::FLOAT,
 };
+
+use super::typed::{Check, Typed, check_class, check_same, ensure, tensor};
 
 pub(super) fn unary(op: &Typed<'_>, unary: UnaryOp) -> Check<Vec<Type>> {
     let [x] = op.tensors()?;
-    check_class(x.element, classes_of_unary(unary))?;
+    check_class(x.element, unary.classes())?;
     let element = match unary {
         UnaryOp::Abs | UnaryOp::Imag | UnaryOp::Real => x.element.part().unwrap_or(x.element),
         UnaryOp::IsFinite => ElementType::Bool,
@@ -17,58 +18,15 @@ pub(super) fn unary(op: &Typed<'_>, unary: UnaryOp) -> Check<Vec<Type>> {
     Ok(vec![tensor(element, &*x.dims)])
 }
 
-fn classes_of_unary(op: UnaryOp) -> &'static [ElementClass] {
-    match op {
-        UnaryOp::Abs | UnaryOp::Sign => &[
-            ElementClass::Signed,
-            ElementClass::Float,
-            ElementClass::Complex,
-        ],
-        UnaryOp::Negate => NUMBER,
-        UnaryOp::Not => BITS,
-        UnaryOp::CountLeadingZeros | UnaryOp::Popcnt => INTEGER,
-        UnaryOp::Ceil
-        | UnaryOp::Erf
-        | UnaryOp::Floor
-        | UnaryOp::IsFinite
-        | UnaryOp::RoundNearestAfz
-        | UnaryOp::RoundNearestEven => FLOAT,
-        UnaryOp::Cbrt
-        | UnaryOp::Cosine
-        | UnaryOp::Exponential
-        | UnaryOp::ExponentialMinusOne
-        | UnaryOp::Imag
-        | UnaryOp::Log
-        | UnaryOp::LogPlusOne
-        | UnaryOp::Logistic
-        | UnaryOp::Real
-        | UnaryOp::Rsqrt
-        | UnaryOp::Sine
-        | UnaryOp::Sqrt
-        | UnaryOp::Tan
-        | UnaryOp::Tanh => INEXACT,
-    }
-}
-
 pub(super) fn binary(op: &Typed<'_>, binary: BinaryOp) -> Check<Vec<Type>> {
     let [a, b] = op.tensors()?;
     check_same(&[a, b])?;
-    let classes = match binary {
-        BinaryOp::Add | BinaryOp::Maximum | BinaryOp::Minimum | BinaryOp::Multiply => None,
-        BinaryOp::Divide | BinaryOp::Power | BinaryOp::Remainder | BinaryOp::Subtract => {
-            Some(NUMBER)
-        }
-        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => Some(BITS),
-        BinaryOp::ShiftLeft | BinaryOp::ShiftRightArithmetic | BinaryOp::ShiftRightLogical => {
-            Some(INTEGER)
-        }
-        BinaryOp::Atan2 => Some(INEXACT),
-        BinaryOp::Complex => return Ok(vec![tensor(complex_of(a.element)?, &*a.dims)]),
+    check_class(a.element, binary.classes())?;
+    let element = match binary {
+        BinaryOp::Complex => complex_of(a.element)?,
+        _ => a.element,
     };
-    if let Some(classes) = classes {
-        check_class(a.element, classes)?;
-    }
-    Ok(vec![Type::Tensor(a.clone())])
+    Ok(vec![tensor(element, &*a.dims)])
 }
 
 /// The complex type with parts of type `part`.

@@ -1,11 +1,11 @@
 //! Gather and scatter.
 
-use crate::{GatherAttributes, RankedType, ScatterAttributes, Type};
+use crate::{GatherAttributes, RankedType, ScatterAttributes, Type, ops::classes::INTEGER};
 
 use super::{
     list::{List, check_all_dims, list, without},
     reduce::check_reducer,
-    typed::{Check, INTEGER, Typed, check_class, ensure, tensor},
+    typed::{Check, Typed, check_class, ensure, tensor},
 };
 
 /// What gather and scatter have in common: windows of an operand at places that indices give.

@@ -1,14 +1,14 @@
 //! Linear algebra, Fourier transforms, batch normalization and random numbers.
 
-use crate::{ElementType, FftKind, RankedType, RngAlgorithm, RngDistribution, Type};
+use crate::{
+    ElementType, FftKind, RankedType, RngAlgorithm, RngDistribution, Type,
+    ops::classes::{BITS, FLOAT, INEXACT, INTEGER},
+};
 
 use super::{
     elementwise::complex_of,
     list::check_dim,
-    typed::{
-        BITS, Check, FLOAT, INEXACT, INTEGER, Typed, check_class, check_same, check_scalar, ensure,
-        tensor,
-    },
+    typed::{Check, Typed, check_class, check_same, check_scalar, ensure, tensor},
 };
 
 pub(super) fn fft(op: &Typed<'_>, kind: FftKind, lengths: &[usize]) -> Check<Vec<Type>> {

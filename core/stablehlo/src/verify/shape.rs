@@ -1,12 +1,20 @@
 //! Operations that move elements.
 
-use crate::{ElementType, RankedType, Type};
+use crate::{
+    Dense, ElementType, RankedType, Type,
+    ops::classes::{INTEGER, NUMBER},
+};
 
 use super::{
     list::{check_count, check_dim, list},
-    typed::{Check, INTEGER, NUMBER, Typed, check_class, check_same, check_scalar, ensure, tensor},
+    typed::{Check, Typed, check_class, check_same, check_scalar, ensure, tensor},
     window,
 };
+
+pub(super) fn constant(op: &Typed<'_>, value: &Dense) -> Check<Vec<Type>> {
+    let [] = op.tensors()?;
+    Ok(vec![Type::Tensor(value.ty.clone())])
+}
 
 pub(super) fn iota(op: &Typed<'_>, dim: usize) -> Check<Vec<Type>> {
     let [] = op.tensors()?;

@@ -140,8 +140,12 @@ pub(super) fn constraint(op: &Typed<'_>, sharding: &ShardySharding) -> Check<Vec
     Ok(vec![operand])
 }
 
+pub(super) fn barrier(op: &Typed<'_>) -> Check<Vec<Type>> {
+    Ok(vec![operand(op)?])
+}
+
 /// The type of the only operand.
-pub(super) fn operand(op: &Typed<'_>) -> Check<Type> {
+fn operand(op: &Typed<'_>) -> Check<Type> {
     let operands = op.operands();
     match &*operands {
         [operand] => Ok((*operand).clone()),

@@ -172,21 +172,6 @@ pub(super) fn check_same(types: &[&RankedType]) -> Check {
     Ok(())
 }
 
-pub(super) const INTEGER: &[ElementClass] = &[ElementClass::Signed, ElementClass::Unsigned];
-pub(super) const FLOAT: &[ElementClass] = &[ElementClass::Float];
-pub(super) const INEXACT: &[ElementClass] = &[ElementClass::Float, ElementClass::Complex];
-pub(super) const BITS: &[ElementClass] = &[
-    ElementClass::Bool,
-    ElementClass::Signed,
-    ElementClass::Unsigned,
-];
-pub(super) const NUMBER: &[ElementClass] = &[
-    ElementClass::Signed,
-    ElementClass::Unsigned,
-    ElementClass::Float,
-    ElementClass::Complex,
-];
-
 /// Checks that an element type is of one of these classes.
 pub(super) fn check_class(element: ElementType, classes: &[ElementClass]) -> Check {
     let names = || {
