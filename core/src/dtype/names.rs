@@ -22,7 +22,7 @@ macro_rules! column {
             self.row().$column
         }
 
-        #[doc = concat!("The element type with this [`", stringify!($get), "`](Self::", stringify!($get), ").")]
+        #[doc = concat!("The element type with this [`Self::", stringify!($get), "`].")]
         pub fn $from(value: $key) -> Option<Self> {
             Self::ALL.into_iter().find(|ty| ty.$get() == Some(value))
         }

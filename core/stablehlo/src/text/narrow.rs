@@ -19,6 +19,7 @@ pub(super) fn encode(element: ElementType, value: f64) -> u8 {
     } else {
         // Powers of two have no sign and no 0; literals mean the magnitude.
         let magnitude = value.abs().max(f64::MIN_POSITIVE);
+        // The step above the largest number is taken as the one below it: NaN from a quarter above.
         if magnitude > 1.25 * format.decode(format.largest()) {
             format.encode(f64::NAN)
         } else {
