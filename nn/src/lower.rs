@@ -186,13 +186,10 @@ fn lowered(
     let _span = tracing::trace_span!("print", program = name).entered();
     let stored =
         |ports: &[NamedType]| -> Vec<_> { ports.iter().map(|(_, ty)| ty.stored).collect() };
-    let capabilities = Capabilities {
-        unrolled: match settings.runs_once || has_checkpoint(&traced.graph) {
-            true => 0,
-            false => capabilities.unrolled,
-        },
-        ..*capabilities
-    };
+    let mut capabilities = *capabilities;
+    if settings.runs_once || has_checkpoint(&traced.graph) {
+        capabilities.unrolled = 0;
+    }
     let graph = choose_kernels(traced.graph, capabilities.kernels, mesh.size());
     let graph = halite_ir::with_signature(graph, &stored(&traced.inputs), &stored(&traced.outputs));
     let graph = halite_ir::with_precision(graph, precision, &capabilities.narrowing);
