@@ -50,7 +50,7 @@ use crate::{
 /// A driver of one kind of accelerator: the family of types that belong together.
 ///
 /// It corresponds to `PJRT_Client`. [Conformance
-/// tests](https://docs.rs/halite-backends/latest/halite_backends/conformance) check the promises of
+/// tests](https://docs.rs/halite-conformance) check the promises of
 /// these traits on any implementation, through a [`Client`](crate::Client).
 pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
     /// A device.
