@@ -56,7 +56,7 @@
 //! | count and time what a client does; find what makes a program slow | [`telemetry`] |
 //! | work with devices and their data | [`HostArray`], [`Array`], [`Client`], [`Mesh`] |
 //! | name, visit and rebuild structs of tensors | [`tree`] |
-//! | write a backend without PJRT, or name any other type of the contract | [`mod@core`] |
+//! | write a backend without PJRT, or name any other type of the contract; test it | [`mod@core`], [`conformance`] |
 //!
 //! The folder `examples/` has complete programs. The command `halite` is a thin layer over this
 //! library.
@@ -74,6 +74,7 @@ pub use job::OpenDevices;
 
 pub use halite_backends as backends;
 pub use halite_cluster as cluster;
+pub use halite_conformance as conformance;
 pub use halite_core as core;
 pub use halite_core::{
     Array, Client, Collective, CollectiveExt, Compilation, CompileOptions, DType, DTypePolicy,

@@ -74,7 +74,7 @@ where
     <K::Model as Family>::Of<Param>: Send + Sync,
 {
     let options = LowerOptions {
-        capabilities: target.capabilities()?,
+        capabilities: target.target().capabilities()?,
         ..options.clone()
     };
     lower_step(task, model, optimizer, batch, &options)

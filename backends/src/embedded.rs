@@ -47,3 +47,18 @@ pub(crate) fn open(_devices: u32) -> Result<Opened> {
         "this build has no embedded executor; build it with the feature `embedded`",
     ))
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    use super::*;
+
+    /// Exported as a plugin, it can state nothing: programs for both must be the same.
+    #[test]
+    fn plugin_has_the_same_capabilities() {
+        let client = open(1).unwrap().client;
+        let (platform, device) = (&client.platform().name, client.devices()[0]);
+        assert_eq!(client.capabilities(), halite_pjrt::capabilities(platform));
+        let policy = halite_pjrt::default_policy(platform, &device.attributes());
+        assert_eq!(device.default_policy(), policy);
+    }
+}

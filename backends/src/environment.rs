@@ -91,11 +91,9 @@ impl Environment {
 /// # Errors
 /// As [`Environment::read`].
 pub(crate) fn capabilities(platform: &str) -> Result<Capabilities> {
-    let on_platform = Capabilities::on(platform);
-    Ok(Capabilities {
-        unrolled: (Environment::read()?.unrolled).unwrap_or(on_platform.unrolled),
-        ..on_platform
-    })
+    let mut capabilities = halite_pjrt::capabilities(platform);
+    capabilities.unrolled = (Environment::read()?.unrolled).unwrap_or(capabilities.unrolled);
+    Ok(capabilities)
 }
 
 /// True if `HALITE_TRUST_PYTHON` is set, and not to `0`.

@@ -21,7 +21,6 @@
 
 mod accelerator;
 mod compile_cache;
-pub mod conformance;
 mod cpu;
 pub mod cuda;
 mod devices;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_core::{Client, ErrorKind, Kernels, KeyValueStore, Result};
+use halite_core::{Backend, Client, ErrorKind, Kernels, KeyValueStore, Result};
 use halite_pjrt::{LoadOptions, OptionValue, Plugin};
 
 use crate::{
@@ -98,18 +98,13 @@ pub(crate) fn load(
     let variables = Environment::read()?;
     let wanted = (variables.kernels).unwrap_or(kernels::used(halite_kernels::OPTIMIZED));
     let callable = client.runs_custom_calls() && wanted != Kernels::Off && kernels::register();
-    let called = if callable { wanted } else { Kernels::Off };
-    let (one_function, faults) = (client.compiles_functions(), client.faults());
-    let client = Client::new(client)
-        .with_kernels(called)
-        .with_processor(kernels::processor())
-        .with_one_function(one_function)
-        .with_faults(faults);
+    let mut capabilities = Backend::capabilities(&client);
+    capabilities.kernels = if callable { wanted } else { Kernels::Off };
+    capabilities.processor = kernels::processor();
+    capabilities.one_function = client.compiles_functions();
+    capabilities.unrolled = variables.unrolled.unwrap_or(capabilities.unrolled);
     Ok(Opened {
-        client: match variables.unrolled {
-            Some(nodes) => client.with_unrolled(nodes),
-            None => client,
-        },
+        client: Client::new(client).with_capabilities(capabilities),
         driver: Driver::Plugin { plugin, located },
         refused: Vec::new(),
     })

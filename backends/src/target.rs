@@ -25,8 +25,8 @@ pub use tpu::{TpuGeneration, TpuTarget};
 use std::{fmt, str::FromStr, sync::Arc};
 
 use halite_core::{
-    Capabilities, CompileOptions, DeviceId, DeviceSpec, Error, ErrorKind, MeshShape, Program,
-    ProgramMemory, Result, Shortage,
+    Capabilities, CompileOptions, DTypePolicy, DeviceId, DeviceSpec, Error, ErrorKind, MeshShape,
+    Program, ProgramMemory, Result, Shortage,
 };
 use halite_fetch::{Bytes, Cache, Progress};
 use halite_pjrt::{CompiledProgram, DeviceDescription, OptionValue, Plugin, Topology};
@@ -113,16 +113,27 @@ impl Target {
         }
     }
 
-    /// The attributes of its devices that programs depend on, as
-    /// [`Device::attributes`](halite_core::Device::attributes) reports them on real devices.
-    pub fn device_attributes(&self) -> Vec<(String, String)> {
-        match self {
+    /// What decides how programs for its devices are lowered: as
+    /// [`Client::capabilities`](halite_core::Client::capabilities) of a client with such devices, but
+    /// for calls of halite's kernels.
+    ///
+    /// # Errors
+    /// If a variable of the environment has a value that it cannot have.
+    pub fn capabilities(&self) -> Result<Capabilities> {
+        environment::capabilities(self.platform())
+    }
+
+    /// The policy of programs for its devices, unless a user names one: as
+    /// [`Device::default_policy`](halite_core::Device::default_policy) of such a device.
+    pub fn default_policy(&self) -> DTypePolicy {
+        let attributes = match self {
             Target::Cpu { .. } | Target::Tpu(_) => Vec::new(),
             Target::Cuda(target) => {
                 let capability = target.gpu.compute_capability();
                 vec![("compute_capability".to_owned(), capability)]
             }
-        }
+        };
+        halite_pjrt::default_policy(self.platform(), &attributes)
     }
 
     /// Finds the plugin that compiles for it, and installs it if it is missing and `options` allow
@@ -249,16 +260,6 @@ impl OpenTarget {
     /// The target.
     pub fn target(&self) -> &Target {
         &self.target
-    }
-
-    /// Properties of its devices that decide how programs for them are lowered: as
-    /// [`Client::capabilities`](halite_core::Client::capabilities) of a client with such devices, but
-    /// for calls of halite's kernels.
-    ///
-    /// # Errors
-    /// If a variable of the environment has a value that it cannot have.
-    pub fn capabilities(&self) -> Result<Capabilities> {
-        environment::capabilities(self.target.platform())
     }
 
     /// The file of the compiler, and how it was found.

@@ -42,14 +42,15 @@ pub use self::program::{
     CompileOptions, FlagValue, Interpreted, Program, ProgramMemory, Signature,
 };
 use crate::{
-    AlignedBytes, DeviceId, DeviceSpec, Error, ErrorKind, HloSharding, HostBytes, MemoryKind,
-    MemoryStats, PinnedMemory, Placement, Platform, ProgramKey, Result, TensorType,
+    AlignedBytes, Capabilities, DTypePolicy, DeviceId, DeviceSpec, Error, ErrorKind, HloSharding,
+    HostBytes, MemoryKind, MemoryStats, PinnedMemory, Placement, Platform, ProgramKey, Result,
+    TensorType,
 };
 
 /// A driver of one kind of accelerator: the family of types that belong together.
 ///
 /// It corresponds to `PJRT_Client`. [Conformance
-/// tests](https://docs.rs/halite-backends/latest/halite_backends/conformance) check the promises of
+/// tests](https://docs.rs/halite-conformance) check the promises of
 /// these traits on any implementation, through a [`Client`](crate::Client).
 pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
     /// A device.
@@ -66,6 +67,12 @@ pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// Every device of the job in id order, those of other processes included.
     fn devices(&self) -> &[Self::Device];
+
+    /// What the backend runs itself, which decides how programs for it are lowered; by default
+    /// nothing is known.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
 
     /// Queues a copy of host data of type `ty` to a device.
     ///
@@ -156,6 +163,12 @@ pub trait Device: fmt::Debug + Send + Sync + 'static {
     /// devices are in one slice.
     fn slice(&self) -> usize {
         0
+    }
+
+    /// The policy of programs for it, unless a user names one. By default programs are computed as
+    /// they are written.
+    fn default_policy(&self) -> DTypePolicy {
+        DTypePolicy::F32
     }
 
     /// Further attributes that the driver reports, as (name, value).

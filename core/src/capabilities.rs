@@ -1,11 +1,23 @@
-//! Properties of devices that decide how programs for them are lowered.
+//! What a backend runs itself, which decides how programs for it are lowered. Backends state it; no
+//! platform is named here.
 
 use std::str::FromStr;
 
 use crate::{Error, Narrowing, Result};
 
-/// Properties of the devices of a program that decide how it is lowered.
+/// What a backend runs itself, and what programs for it are lowered to: data that
+/// [`Backend::capabilities`](crate::Backend::capabilities) states.
+///
+/// ```
+/// use halite_core::{Capabilities, Client, Null};
+///
+/// let mut capabilities = Capabilities::default();
+/// capabilities.rounds_products = false;
+/// let client = Client::new(Null::new(1)).with_capabilities(capabilities);
+/// assert_eq!(client.capabilities(), capabilities);
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Capabilities {
     /// Values for which casting to the compute dtype pays.
     pub narrowing: Narrowing,
@@ -37,7 +49,8 @@ pub struct Capabilities {
 /// Faults of a compiler that give wrong numbers without an error, end the process, or refuse a program
 /// that others run. Programs are lowered around those that are set; decisions 0051 and 0054 describe
 /// each.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct Faults {
     /// A convolution with negative padding reads outside of its input.
     pub negative_padding: bool,
@@ -82,48 +95,19 @@ impl Faults {
         nested_slices: false,
         equal_indices: false,
     };
-    /// Those of every version of XLA's CPU plugin so far.
-    pub const CPU: Self = Faults {
+    /// All that are known, on any platform.
+    pub const ALL: Self = Faults {
         negative_padding: true,
         split_windows: true,
         split_products: true,
         arc_tangent: true,
         swapped_operands: true,
         integer_power: true,
-        nested_slices: true,
-        ..Self::NONE
-    };
-    /// Those of XLA's plugins for GPUs.
-    pub const GPU: Self = Faults {
-        integer_power: true,
-        nested_slices: true,
         integer_convolutions: true,
         reversed_kernels: true,
+        nested_slices: true,
         equal_indices: true,
-        ..Self::NONE
     };
-    /// Those of libtpu. XLA leaves the order of updates open on all devices that compute in parallel.
-    pub const TPU: Self = Faults {
-        equal_indices: true,
-        ..Self::NONE
-    };
-    /// All that are known, on any platform.
-    pub const ALL: Self = Faults {
-        integer_convolutions: true,
-        reversed_kernels: true,
-        equal_indices: true,
-        ..Self::CPU
-    };
-
-    /// Known faults on a [`Platform::name`](crate::Platform), in any version.
-    pub fn on(platform: &str) -> Self {
-        match platform {
-            "cpu" => Self::CPU,
-            "cuda" | "rocm" => Self::GPU,
-            "tpu" => Self::TPU,
-            _ => Self::NONE,
-        }
-    }
 }
 
 /// What a program for a CPU leaves to halite instead of the compiler: convolutions and attention that
@@ -139,10 +123,6 @@ pub enum Kernels {
     /// All that is possible, for tests: `all`.
     All,
 }
-
-/// A GPT of 24 layers, forward and backward. Without loops, XLA's CUDA plugin runs a step as one
-/// CUDA graph.
-const MOST_UNROLLED: usize = 4096;
 
 /// A processor, as far as it decides whether a kernel is faster than the compiler's code.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -168,9 +148,9 @@ impl Processor {
 }
 
 impl Capabilities {
-    /// Capabilities that a program for any target may use: it casts wherever the policy allows, calls
-    /// no function of this process, and is lowered around the faults of all compilers.
-    pub const PORTABLE: Self = Capabilities {
+    /// Those of a backend of which nothing is known: its programs cast wherever the policy allows,
+    /// ask for full precision in products, keep their loops and call no function of this process.
+    pub const UNKNOWN: Self = Capabilities {
         narrowing: Narrowing::Everywhere,
         kernels: Kernels::Off,
         processor: Processor::TYPICAL,
@@ -179,22 +159,20 @@ impl Capabilities {
         narrow_convolutions: false,
         narrow_matrices: false,
         rounds_products: true,
-        faults: Faults::ALL,
+        faults: Faults::NONE,
     };
+    /// Those that a program for any target may use: [`UNKNOWN`](Self::UNKNOWN), and it is lowered
+    /// around the faults of all compilers.
+    pub const PORTABLE: Self = Capabilities {
+        faults: Faults::ALL,
+        ..Self::UNKNOWN
+    };
+}
 
-    /// Measured capabilities of the devices of a [`Platform::name`](crate::Platform), for programs
-    /// that call no function of this process. Those of a client are
-    /// [`Client::capabilities`](crate::Client::capabilities).
-    pub fn on(platform: &str) -> Self {
-        Capabilities {
-            narrowing: Narrowing::on(platform),
-            unrolled: if platform == "cuda" { MOST_UNROLLED } else { 0 },
-            narrow_convolutions: platform == "cuda",
-            narrow_matrices: platform == "halite",
-            rounds_products: !matches!(platform, "cpu" | "halite"),
-            faults: Faults::on(platform),
-            ..Self::PORTABLE
-        }
+impl Default for Capabilities {
+    /// [`UNKNOWN`](Self::UNKNOWN).
+    fn default() -> Self {
+        Self::UNKNOWN
     }
 }
 

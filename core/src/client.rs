@@ -19,9 +19,9 @@ pub use self::{
 };
 use self::{erased::AnyBackend, session::Session};
 use crate::{
-    AlignedBytes, Backend, Capabilities, Device, DeviceId, Error, Faults, HostBytes, Kernels,
-    Launches, PinnedMemory, Placement, Platform, ProcessGroup, Processor, ProgramCache, Result,
-    Sharding, TensorType, host::Pinned,
+    AlignedBytes, Backend, Capabilities, Device, DeviceId, Error, HostBytes, Launches,
+    PinnedMemory, Placement, Platform, ProcessGroup, ProgramCache, Result, Sharding, TensorType,
+    host::Pinned,
 };
 
 /// A handle on a backend of any kind: cheap to clone, with the same devices underneath.
@@ -46,15 +46,7 @@ pub struct Client {
     backend: Arc<dyn AnyBackend>,
     session: Arc<Session>,
     programs: Option<Arc<dyn ProgramCache>>,
-    /// Convolutions and attention of its programs that call halite's kernels.
-    kernels: Kernels,
-    /// What runs them.
-    processor: Processor,
-    /// Its compiler makes one function of a small program.
-    one_function: bool,
-    /// Faults of its compiler; `None` if they are those known on its platform.
-    faults: Option<Faults>,
-    unrolled: Option<usize>,
+    capabilities: Capabilities,
     /// The processes whose devices it has, if there are several.
     launches: Option<Arc<Launches>>,
     /// Uploads are reported to observers without the line that called.
@@ -69,6 +61,7 @@ impl Client {
         let local: Vec<DeviceId> = local.map(Device::id).collect();
         let is_alone = local.len() == devices.len();
         Client {
+            capabilities: backend.capabilities(),
             backend: Arc::new(backend),
             session: Arc::new(Session {
                 id: ClientId::next(),
@@ -79,11 +72,6 @@ impl Client {
                 producer: None,
             }),
             programs: None,
-            kernels: Kernels::Off,
-            processor: Processor::default(),
-            one_function: false,
-            faults: None,
-            unrolled: None,
             launches: None,
             unattributed: false,
         }
@@ -129,41 +117,13 @@ impl Client {
         }
     }
 
-    /// Returns the same client, in whose programs these convolutions and attention call halite's
-    /// kernels; by default none does. The backend must run custom calls, and the kernels must be
-    /// registered, as `halite_backends::Accelerator` does.
-    pub fn with_kernels(self, kernels: Kernels) -> Self {
-        Client { kernels, ..self }
-    }
-
-    /// Returns the same client, whose [kernels](Self::with_kernels) run on this processor.
-    pub fn with_processor(self, processor: Processor) -> Self {
-        Client { processor, ..self }
-    }
-
-    /// Returns the same client, whose compiler makes one function of a small program where
-    /// `one_function` is set; by default it does not.
-    pub fn with_one_function(self, one_function: bool) -> Self {
+    /// Returns the same client, for which programs are lowered by these capabilities; by default by
+    /// those that the [backend states](Backend::capabilities). Where
+    /// [`kernels`](Capabilities::kernels) are called, the backend must run custom calls, and the
+    /// kernels must be registered, as `halite_backends::Accelerator` does.
+    pub fn with_capabilities(self, capabilities: Capabilities) -> Self {
         Client {
-            one_function,
-            ..self
-        }
-    }
-
-    /// Returns the same client, whose compiler has these faults; by default those known
-    /// [on its platform](Faults::on).
-    pub fn with_faults(self, faults: Faults) -> Self {
-        Client {
-            faults: Some(faults),
-            ..self
-        }
-    }
-
-    /// Returns the same client, in whose programs loops of at most `nodes` are
-    /// [unrolled](Capabilities::unrolled); by default the number of its platform. 0 keeps all loops.
-    pub fn with_unrolled(self, nodes: usize) -> Self {
-        Client {
-            unrolled: Some(nodes),
+            capabilities,
             ..self
         }
     }
@@ -186,17 +146,9 @@ impl Client {
         (processes.len() == launches.group().size()).then_some(launches)
     }
 
-    /// Properties of its devices that decide how programs for them are lowered.
+    /// What decides how programs for its devices are lowered.
     pub fn capabilities(&self) -> Capabilities {
-        let on_platform = Capabilities::on(&self.platform().name);
-        Capabilities {
-            kernels: self.kernels,
-            processor: self.processor,
-            one_function: self.one_function,
-            faults: self.faults.unwrap_or(on_platform.faults),
-            unrolled: self.unrolled.unwrap_or(on_platform.unrolled),
-            ..on_platform
-        }
+        self.capabilities
     }
 
     /// A handle to the same client whose uploads are observed without the line that called.

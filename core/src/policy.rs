@@ -35,7 +35,6 @@ use crate::{DType, Error, Result};
 /// let policy: DTypePolicy = "bf16-mixed".parse()?;
 /// assert_eq!(policy, DTypePolicy::BF16_MIXED);
 /// assert_eq!((policy.params, policy.compute), (DType::F32, DType::Bf16));
-/// assert_eq!(DTypePolicy::auto("tpu", &[]).to_string(), "bf16-mixed");
 /// # Ok::<(), halite_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -77,52 +76,6 @@ pub enum Narrowing {
     Everywhere,
     /// Operands of contractions.
     Contractions,
-}
-
-impl Narrowing {
-    /// Where it was measured to pay on the devices of a [`Platform::name`](crate::Platform).
-    pub fn on(platform: &str) -> Self {
-        Measured::of(platform).narrowing
-    }
-}
-
-/// Measured properties of a platform's devices that policies depend on.
-#[derive(Clone, Copy)]
-struct Measured {
-    /// The devices that multiply bf16 faster than f32.
-    bf16: Bf16Units,
-    narrowing: Narrowing,
-}
-
-/// The devices of a platform that have units for bf16.
-#[derive(Clone, Copy)]
-enum Bf16Units {
-    None,
-    All,
-    /// NVIDIA devices of at least this compute capability. All if a driver does not report it.
-    Since {
-        compute_capability: u32,
-    },
-}
-
-impl Measured {
-    /// The table of platforms.
-    fn of(platform: &str) -> Self {
-        let (bf16, narrowing) = match platform {
-            // Loops over bf16 convert to f32 and back: only operands are worth casting.
-            // `halite` is the embedded executor, whose kernels compute in f32.
-            "cpu" | "halite" => (Bf16Units::None, Narrowing::Contractions),
-            "cuda" => (
-                Bf16Units::Since {
-                    compute_capability: 8,
-                },
-                Narrowing::Everywhere,
-            ),
-            "tpu" => (Bf16Units::All, Narrowing::Everywhere),
-            _ => (Bf16Units::None, Narrowing::Everywhere),
-        };
-        Measured { bf16, narrowing }
-    }
 }
 
 impl DTypePolicy {
@@ -183,32 +136,6 @@ impl DTypePolicy {
         ("use-bf16", Self::USE_BF16),
         ("downcast-bf16", Self::DOWNCAST_BF16),
     ];
-
-    /// The default policy of a device: `bf16-mixed` on TPUs and on GPUs with units for it (compute
-    /// capability 8.0 and newer), else `f32`. `platform` is [`Platform::name`](crate::Platform),
-    /// `attributes` are [`Device::attributes`](crate::Device::attributes), of which
-    /// `compute_capability` is read.
-    ///
-    /// The CPU stays at `f32`, so that comparisons with other frameworks there compare equal
-    /// arithmetic.
-    pub fn auto(platform: &str, attributes: &[(String, String)]) -> Self {
-        let has_units = match Measured::of(platform).bf16 {
-            Bf16Units::None => false,
-            Bf16Units::All => true,
-            Bf16Units::Since { compute_capability } => {
-                let attribute = attributes
-                    .iter()
-                    .find(|(name, _)| name == "compute_capability");
-                let major = attribute.and_then(|(_, value)| value.split('.').next()?.parse().ok());
-                major.is_none_or(|major: u32| major >= compute_capability)
-            }
-        };
-        if has_units {
-            Self::BF16_MIXED
-        } else {
-            Self::F32
-        }
-    }
 
     /// The dtype in which devices store trained parameters declared as `declared`.
     pub fn stored(&self, declared: DType) -> DType {
@@ -373,37 +300,6 @@ mod tests {
         };
         let text = own.to_string();
         assert!(text.ends_with("f64 as f64, fast products"), "{text}");
-    }
-
-    #[test]
-    fn default_policy_follows_capabilities() {
-        for (platform, compute_capability, name) in [
-            ("tpu", None, "bf16-mixed"),
-            ("cuda", Some("10.0"), "bf16-mixed"),
-            ("cuda", Some("9.0"), "bf16-mixed"),
-            ("cuda", Some("8.6"), "bf16-mixed"),
-            ("cuda", Some("7.5"), "f32"),
-            ("cuda", None, "bf16-mixed"),
-            ("cpu", None, "f32"),
-            ("null", None, "f32"),
-        ] {
-            let attribute = |value: &str| ("compute_capability".to_owned(), value.to_owned());
-            let attributes: Vec<_> = compute_capability.map(attribute).into_iter().collect();
-            let policy = DTypePolicy::auto(platform, &attributes).to_string();
-            assert_eq!(policy, name, "{platform} {compute_capability:?}");
-        }
-    }
-
-    #[test]
-    fn executors_on_the_host_narrow_the_same_values() {
-        for platform in ["cpu", "halite"] {
-            assert_eq!(
-                Narrowing::on(platform),
-                Narrowing::Contractions,
-                "{platform}"
-            );
-        }
-        assert_eq!(Narrowing::on("cuda"), Narrowing::Everywhere);
     }
 
     #[test]

@@ -83,11 +83,10 @@ pub fn export_step<'a, S: Tree<Leaf = Array>, I: Inputs<'a>, O: Family>(
 /// Capabilities of the devices of a client, without calls of functions of this process, and with
 /// products of full precision on other devices too.
 fn without_kernels(client: &Client) -> Capabilities {
-    Capabilities {
-        kernels: Kernels::Off,
-        rounds_products: true,
-        ..client.capabilities()
-    }
+    let mut capabilities = client.capabilities();
+    capabilities.kernels = Kernels::Off;
+    capabilities.rounds_products = true;
+    capabilities
 }
 
 /// Paths of inputs as positional arguments from `first` on: their own indices if they have any,

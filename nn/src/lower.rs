@@ -238,16 +238,14 @@ fn lowered(
     let _span = tracing::trace_span!("print", program = name).entered();
     let stored =
         |ports: &[NamedType]| -> Vec<_> { ports.iter().map(|(_, ty)| ty.stored).collect() };
+    let mut capabilities = *capabilities;
+    if settings.runs_once || has_checkpoint(&traced.graph) {
+        capabilities.unrolled = 0;
+    }
     let context = Context {
         mesh,
         precision,
-        capabilities: Capabilities {
-            unrolled: match settings.runs_once || has_checkpoint(&traced.graph) {
-                true => 0,
-                false => capabilities.unrolled,
-            },
-            ..*capabilities
-        },
+        capabilities,
         stored: [stored(&traced.inputs), stored(&traced.outputs)],
     };
     let mut graph = run(OPTIMIZATION, traced.graph, &context);

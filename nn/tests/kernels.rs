@@ -13,9 +13,10 @@ type Pair<T> = (Leaf<T>, Leaf<T>);
 type Body = for<'t> fn(&'t Trace, Tensor<'t>, Tensor<'t>) -> Pair<Tensor<'t>>;
 
 const COMPILER: Capabilities = Capabilities::PORTABLE;
-const KERNELS: Capabilities = Capabilities {
-    kernels: Kernels::On,
-    ..COMPILER
+const KERNELS: Capabilities = {
+    let mut kernels = COMPILER;
+    kernels.kernels = Kernels::On;
+    kernels
 };
 
 fn spec(text: &str) -> PartitionSpec {
@@ -105,10 +106,8 @@ fn calls(kernels: Kernels, x: [usize; 4], kernel: [usize; 4], options: ConvOptio
         gradients(x, kernel, &options)
     });
     let ty = |dims: [usize; 4]| Leaf(ShardedType::replicated(TensorType::new(DType::F32, dims)));
-    let capabilities = Capabilities {
-        kernels,
-        ..COMPILER
-    };
+    let mut capabilities = COMPILER;
+    capabilities.kernels = kernels;
     let mesh = MeshShape::single();
     let inputs = (ty(x), ty(kernel));
     let lowered = lower(&function, &Empty::new(), &inputs, &mesh, &capabilities).unwrap();

@@ -7,9 +7,10 @@ use halite_core::{
 use halite_ir::Remat;
 use halite_nn::{Function, Linear, Param, ShardedType, Stack, Tensor, Trace, grad, init, lower};
 
-const GPU: Capabilities = Capabilities {
-    unrolled: 4096,
-    ..Capabilities::PORTABLE
+const GPU: Capabilities = {
+    let mut gpu = Capabilities::PORTABLE;
+    gpu.unrolled = 4096;
+    gpu
 };
 
 fn layer(x: Tensor<'_>) -> Tensor<'_> {

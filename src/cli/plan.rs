@@ -8,7 +8,7 @@ use std::{env, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use halite::{
-    DTypePolicy, Error, MeshShape, Param, Result, TensorType,
+    Error, MeshShape, Param, Result, TensorType,
     backends::{Located, OpenOptions, OpenTarget, Target, parse_bytes},
     fetch,
     ir::cost,
@@ -298,7 +298,7 @@ impl PlanCommand {
         let samples = self
             .batch_size
             .unwrap_or_else(|| self.samples_of_device().saturating_mul(mesh.size()));
-        let auto = || DTypePolicy::auto(self.target.platform(), &self.target.device_attributes());
+        let auto = || self.target.default_policy();
         let options = LowerOptions {
             clip: step.clip,
             accumulate_grad_batches: self.numerics.accumulate_grad_batches,

@@ -40,6 +40,7 @@ mod readmes {
         Ir: "../../core/ir/README.md"
         Stablehlo: "../../core/stablehlo/README.md"
         Backends: "../../backends/README.md"
+        Conformance: "../../backends/conformance/README.md"
         Fetch: "../../backends/fetch/README.md"
         Pjrt: "../../backends/pjrt/README.md"
         PjrtSys: "../../backends/pjrt-sys/README.md"

@@ -7,8 +7,9 @@ use std::{
 
 use halite_backends::{OpenOptions, OpenTarget, Search, Target};
 use halite_core::{
-    Backend, Client, CompileOptions, DeviceId, Error, ErrorKind, Executable, HostBytes, Launch,
-    Launched, Placement, Platform, Program, ProgramMemory, Result, Signature, TensorType,
+    Backend, Capabilities, Client, CompileOptions, DeviceId, Error, ErrorKind, Executable,
+    HostBytes, Launch, Launched, Placement, Platform, Program, ProgramMemory, Result, Signature,
+    TensorType,
 };
 use halite_fetch::{Bar, Cache};
 use halite_pjrt::{Pjrt, PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Plugin};
@@ -113,6 +114,10 @@ impl Backend for Also {
 
     fn devices(&self) -> &[PjrtDevice] {
         self.cpu.devices()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.cpu.capabilities()
     }
 
     fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<PjrtBuffer> {

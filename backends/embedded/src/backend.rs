@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use halite_core::{
-    AlignedBytes, Backend, CompileOptions, Error, HostBytes, PinnedMemory, Placement, Platform,
-    Program, ProgramKey, Result, Signature, TensorType,
+    AlignedBytes, Backend, Capabilities, CompileOptions, Error, HostBytes, Narrowing, PinnedMemory,
+    Placement, Platform, Program, ProgramKey, Result, Signature, TensorType,
 };
 use halite_stablehlo::RankedType;
 
@@ -14,6 +14,16 @@ use crate::{
     oracle::{Tensor, allocate},
     slot::Slot,
     source::{self, Source},
+};
+
+/// Kernels compute in `f32`: only operands of contractions are worth casting, and products of a few
+/// rows read a matrix of `bf16` as it is.
+const CAPABILITIES: Capabilities = {
+    let mut own = Capabilities::UNKNOWN;
+    own.narrowing = Narrowing::Contractions;
+    own.narrow_matrices = true;
+    own.rounds_products = false;
+    own
 };
 
 impl Backend for Embedded {
@@ -28,6 +38,10 @@ impl Backend for Embedded {
 
     fn devices(&self) -> &[EmbeddedDevice] {
         &self.0.devices
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
     }
 
     /// Copies the data before it returns.

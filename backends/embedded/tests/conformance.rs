@@ -1,6 +1,6 @@
 //! The conformance suite of the backend contract on the embedded executor.
 
-use halite_backends::conformance::{self, Outcome, Subject, cases};
+use halite_conformance::{Outcome, Subject, cases};
 use halite_core::Client;
 use halite_embedded::{Embedded, Mode, Options};
 
@@ -11,7 +11,7 @@ fn check(group: &str, devices: u32, mode: Mode) {
         ..Options::default()
     };
     let open = move || Ok(Client::new(Embedded::new(&options)?));
-    let outcome: Outcome = conformance::run(&Subject::opened_by(open).unwrap(), group);
+    let outcome: Outcome = halite_conformance::run(&Subject::opened_by(open).unwrap(), group);
     println!("{outcome}");
     assert!(
         outcome.failed.is_empty() && !outcome.passed.is_empty(),

@@ -6,7 +6,7 @@ mod pinned;
 use std::{fmt, sync::Arc, time::Duration};
 
 use halite_core::{
-    Device, Error, ErrorKind, Faults, KeyValueStore, Placement, Platform, Result, TensorType,
+    Device, Error, ErrorKind, KeyValueStore, Placement, Platform, Result, TensorType,
 };
 use halite_pjrt_sys::client::*;
 
@@ -174,12 +174,6 @@ impl Pjrt {
     /// ([`Capabilities::one_function`](halite_core::Capabilities::one_function)).
     pub fn compiles_functions(&self) -> bool {
         self.shared.quirks().compiles_functions
-    }
-
-    /// Faults of its compiler that programs are lowered around
-    /// ([`Capabilities::faults`](halite_core::Capabilities::faults)).
-    pub fn faults(&self) -> Faults {
-        self.shared.quirks().faults
     }
 
     /// The devices that the client runs on, described.

@@ -2,11 +2,14 @@
 
 use std::{fmt, sync::Arc};
 
-use halite_core::{Device, DeviceId, Error, ErrorKind, MemoryKind, MemoryStats, Result};
+use halite_core::{
+    DTypePolicy, Device, DeviceId, Error, ErrorKind, MemoryKind, MemoryStats, Result,
+};
 use halite_pjrt_sys::{client::*, device::*, memory::*};
 
 use crate::{
     handle::Handle,
+    quirks::default_policy,
     table::Table,
     value::{OptionValue, Options, from_named, slice_of, text_of},
 };
@@ -126,6 +129,10 @@ impl Device for PjrtDevice {
 
     fn slice(&self) -> usize {
         self.description.slice()
+    }
+
+    fn default_policy(&self) -> DTypePolicy {
+        default_policy(&self.platform, &self.attributes())
     }
 
     fn attributes(&self) -> Vec<(String, String)> {

@@ -110,6 +110,7 @@ pub use frame::seal;
 pub use plugin::{Extension, LoadOptions, Plugin, StableHloVersions};
 pub use profiler::{Profiler, Profiling};
 pub use program::{CompiledInstruction, CompiledProgram, ShardingBytes};
+pub use quirks::{capabilities, default_policy};
 pub use table::OLDEST_MINOR;
 pub use topology::Topology;
 pub use value::{OptionValue, Options, printable};

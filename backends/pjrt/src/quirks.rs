@@ -1,7 +1,7 @@
 //! Capabilities and quirks of plugins, by platform and version of the API: the one place that
 //! compares platform names and versions to decide how a plugin is used.
 
-use halite_core::Faults;
+use halite_core::{Capabilities, DTypePolicy, Faults, Narrowing};
 
 /// Capabilities and quirks of a platform in one version of the API.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,10 +34,21 @@ pub(crate) struct Quirks {
     pub(crate) compiles_together: bool,
     /// Reads a result back row-major whatever its layout on the device.
     pub(crate) reads_row_major: bool,
-    /// Faults of the compiler. Those of the CPU plugin were all seen in 0.115, the last version so
-    /// far, and some in 0.106: tests of the suite `plugin_faults` fail in a version without one of
-    /// them, which is then a row here.
-    pub(crate) faults: Faults,
+    /// What programs are lowered to.
+    pub(crate) capabilities: Capabilities,
+    /// The devices that multiply `bf16` faster than `f32`.
+    bf16: Bf16Units,
+}
+
+/// The devices of a platform that have units for `bf16`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Bf16Units {
+    None,
+    All,
+    /// NVIDIA devices of at least this compute capability. All if a driver does not report it.
+    Since {
+        compute_capability: u32,
+    },
 }
 
 /// The oldest API version whose CPU plugins have the flag for fusions with YNN.
@@ -50,6 +61,45 @@ const READS_ROW_MAJOR: (i32, i32) = (0, 106);
 /// An estimate of the bytes that take longer to clear, some milliseconds, than it takes to wait for
 /// a launch and queue the next one.
 const LARGE_TEMPORARY: u64 = 32 << 20;
+
+/// A GPT of 24 layers, forward and backward. Without loops, XLA's CUDA plugin runs a step as one
+/// CUDA graph.
+const MOST_UNROLLED: usize = 4096;
+
+/// Loops over `bf16` convert to `f32` and back on the host: only operands of contractions are worth
+/// casting.
+const ON_HOST: Capabilities = {
+    let mut host = Capabilities::UNKNOWN;
+    host.narrowing = Narrowing::Contractions;
+    host.rounds_products = false;
+    host
+};
+
+/// Faults of every version of XLA's CPU plugin so far. All were seen in 0.115, the last version, and
+/// some in 0.106: tests of the suite `plugin_faults` fail in a version without one of them, which is
+/// then a row here.
+const CPU_FAULTS: Faults = {
+    let mut faults = Faults::NONE;
+    faults.negative_padding = true;
+    faults.split_windows = true;
+    faults.split_products = true;
+    faults.arc_tangent = true;
+    faults.swapped_operands = true;
+    faults.integer_power = true;
+    faults.nested_slices = true;
+    faults
+};
+
+/// Faults of XLA's plugins for GPUs.
+const GPU_FAULTS: Faults = {
+    let mut faults = Faults::NONE;
+    faults.integer_power = true;
+    faults.nested_slices = true;
+    faults.integer_convolutions = true;
+    faults.reversed_kernels = true;
+    faults.equal_indices = true;
+    faults
+};
 
 /// A platform without quirks whose programs run on a device.
 const DEVICE: Quirks = Quirks {
@@ -64,14 +114,31 @@ const DEVICE: Quirks = Quirks {
     compiles_functions: false,
     compiles_together: false,
     reads_row_major: true,
-    faults: Faults::NONE,
+    capabilities: Capabilities::UNKNOWN,
+    bf16: Bf16Units::None,
 };
-const GPU: Quirks = Quirks {
+const ROCM: Quirks = Quirks {
     reads_libtpu_args: false,
     keeps_excess_precision: true,
     compiles_together: true,
-    faults: Faults::GPU,
+    capabilities: {
+        let mut gpu = Capabilities::UNKNOWN;
+        gpu.faults = GPU_FAULTS;
+        gpu
+    },
     ..DEVICE
+};
+const CUDA: Quirks = Quirks {
+    capabilities: {
+        let mut cuda = ROCM.capabilities;
+        cuda.unrolled = MOST_UNROLLED;
+        cuda.narrow_convolutions = true;
+        cuda
+    },
+    bf16: Bf16Units::Since {
+        compute_capability: 8,
+    },
+    ..ROCM
 };
 const CPU: Quirks = Quirks {
     runs_on_host: true,
@@ -82,11 +149,21 @@ const CPU: Quirks = Quirks {
     min_max_drops_nan: true,
     fuses_with_ynn: true,
     compiles_functions: true,
-    faults: Faults::CPU,
+    capabilities: {
+        let mut cpu = ON_HOST;
+        cpu.faults = CPU_FAULTS;
+        cpu
+    },
     ..DEVICE
 };
 const TPU: Quirks = Quirks {
-    faults: Faults::TPU,
+    capabilities: {
+        let mut tpu = Capabilities::UNKNOWN;
+        // XLA leaves the order of updates open on all devices that compute in parallel.
+        tpu.faults.equal_indices = true;
+        tpu
+    },
+    bf16: Bf16Units::All,
     ..DEVICE
 };
 /// An unknown platform may compile for the host.
@@ -95,12 +172,23 @@ const UNKNOWN: Quirks = Quirks {
     ..DEVICE
 };
 
+/// The embedded executor, exported as a plugin. As a backend, it states the same itself.
+const EMBEDDED: Quirks = Quirks {
+    capabilities: {
+        let mut embedded = ON_HOST;
+        embedded.narrow_matrices = true;
+        embedded
+    },
+    ..UNKNOWN
+};
+
 /// Quirks by platform name, in the newest version of the API.
-const PLATFORMS: [(&str, Quirks); 6] = [
+const PLATFORMS: [(&str, Quirks); 7] = [
     ("cpu", CPU),
-    ("cuda", GPU),
+    ("cuda", CUDA),
+    ("halite", EMBEDDED),
     ("metal", DEVICE),
-    ("rocm", GPU),
+    ("rocm", ROCM),
     ("sycl", DEVICE),
     ("tpu", TPU),
 ];
@@ -108,14 +196,49 @@ const PLATFORMS: [(&str, Quirks); 6] = [
 impl Quirks {
     /// The quirks of a platform in a version of the API, as (major, minor).
     pub(crate) fn of(platform: &str, api_version: (i32, i32)) -> Self {
-        let row = (PLATFORMS.iter()).find(|(name, _)| platform.eq_ignore_ascii_case(name));
-        let newest = row.map_or(UNKNOWN, |(_, quirks)| *quirks);
+        let newest = Self::newest(platform);
         Quirks {
             fuses_with_ynn: newest.fuses_with_ynn && api_version >= FUSES_WITH_YNN,
             compiles_functions: newest.compiles_functions && api_version >= COMPILES_FUNCTIONS,
             reads_row_major: newest.reads_row_major && api_version >= READS_ROW_MAJOR,
             ..newest
         }
+    }
+
+    fn newest(platform: &str) -> Self {
+        let row = (PLATFORMS.iter()).find(|(name, _)| platform.eq_ignore_ascii_case(name));
+        row.map_or(UNKNOWN, |(_, quirks)| *quirks)
+    }
+}
+
+/// What decides how programs for the plugin of a [`Platform::name`](halite_core::Platform) are
+/// lowered, if they call no function of this process.
+pub fn capabilities(platform: &str) -> Capabilities {
+    Quirks::newest(platform).capabilities
+}
+
+/// The default policy of a device of a [`Platform::name`](halite_core::Platform): `bf16-mixed` on
+/// TPUs and on GPUs with units for it (compute capability 8.0 and newer), else `f32`. `attributes`
+/// are [`Device::attributes`](halite_core::Device::attributes), of which `compute_capability` is
+/// read.
+///
+/// The CPU stays at `f32`, so that comparisons with other frameworks there compare equal arithmetic.
+pub fn default_policy(platform: &str, attributes: &[(String, String)]) -> DTypePolicy {
+    let has_units = match Quirks::newest(platform).bf16 {
+        Bf16Units::None => false,
+        Bf16Units::All => true,
+        Bf16Units::Since { compute_capability } => {
+            let attribute = attributes
+                .iter()
+                .find(|(name, _)| name == "compute_capability");
+            let major = attribute.and_then(|(_, value)| value.split('.').next()?.parse().ok());
+            major.is_none_or(|major: u32| major >= compute_capability)
+        }
+    };
+    if has_units {
+        DTypePolicy::BF16_MIXED
+    } else {
+        DTypePolicy::F32
     }
 }
 
@@ -143,9 +266,37 @@ mod tests {
         assert!(!Quirks::of("cpu", (0, 114)).compiles_functions);
         assert!(!Quirks::of("tpu", (0, 105)).reads_row_major);
         assert!(Quirks::of("tpu", (0, 106)).reads_row_major);
-        for platform in ["cpu", "cuda", "tpu", "metal"] {
-            let faults = Quirks::of(platform, (0, 115)).faults;
-            assert_eq!(faults, Faults::on(platform), "{platform}");
+    }
+
+    #[test]
+    fn default_policy_follows_units_for_bf16() {
+        for (platform, compute_capability, name) in [
+            ("tpu", None, "bf16-mixed"),
+            ("cuda", Some("10.0"), "bf16-mixed"),
+            ("cuda", Some("9.0"), "bf16-mixed"),
+            ("cuda", Some("8.6"), "bf16-mixed"),
+            ("cuda", Some("7.5"), "f32"),
+            ("cuda", None, "bf16-mixed"),
+            ("cpu", None, "f32"),
+            ("null", None, "f32"),
+        ] {
+            let attribute = |value: &str| ("compute_capability".to_owned(), value.to_owned());
+            let attributes: Vec<_> = compute_capability.map(attribute).into_iter().collect();
+            let policy = default_policy(platform, &attributes).to_string();
+            assert_eq!(policy, name, "{platform} {compute_capability:?}");
         }
+    }
+
+    #[test]
+    fn products_of_the_host_have_full_precision() {
+        for platform in ["cpu", "halite"] {
+            let host = capabilities(platform);
+            assert_eq!(host.narrowing, Narrowing::Contractions, "{platform}");
+            assert!(!host.rounds_products, "{platform}");
+        }
+        for platform in ["cuda", "tpu", "rocm", "someone's"] {
+            assert!(capabilities(platform).rounds_products, "{platform}");
+        }
+        assert_eq!(capabilities("someone's"), Capabilities::UNKNOWN);
     }
 }

@@ -61,7 +61,7 @@ fn run(options: &Options) -> Result<()> {
 fn plan(workload: &str, target: &OpenTarget, options: &Options) -> Result<()> {
     let lower = Lower {
         precision: options.precision,
-        capabilities: target.capabilities()?,
+        capabilities: target.target().capabilities()?,
     };
     let program = visit(workload, lower)?;
     let (count, bytes) = transposes(&program)?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use halite_backends::conformance::{self, Outcome, Subject};
+use halite_conformance::{Outcome, Subject};
 use halite_core::{Client, Result};
 use halite_null_plugin::Null;
 use halite_pjrt::Plugin;
@@ -37,7 +37,7 @@ fn direct(platform: &'static str) -> Result<Client> {
 
 fn run(open: fn(&'static str) -> Result<Client>, platform: &'static str, only: &str) -> Outcome {
     let subject = Subject::opened_by(move || open(platform)).unwrap();
-    conformance::run(&subject, only)
+    halite_conformance::run(&subject, only)
 }
 
 /// Failures that a change of the plugin could prevent.

@@ -3,9 +3,9 @@
 use std::{fmt, sync::Arc};
 
 use halite_core::{
-    Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Error, ErrorKind, Event, Executable,
-    HostBytes, Launch, Launched, MemoryStats, OnFetched, Placement, Platform, Program, Result,
-    Signature, TensorType,
+    Arg, Backend, Buffer, Capabilities, CompileOptions, Device, DeviceId, Error, ErrorKind, Event,
+    Executable, HostBytes, Launch, Launched, MemoryStats, OnFetched, Placement, Platform, Program,
+    Result, Signature, TensorType,
 };
 use halite_stablehlo::Module;
 
@@ -63,6 +63,11 @@ pub trait Driver: fmt::Debug + Send + Sync + 'static {
     type Block: fmt::Debug + Send + Sync + 'static;
     /// A compiled program.
     type Code: fmt::Debug + Send + Sync + 'static;
+
+    /// What it runs itself, where halite uses the backend directly; by default nothing is known.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
 
     /// Allocates a block of `bytes` bytes. It is read only after it was written.
     ///
@@ -205,6 +210,10 @@ impl<D: Driver> Backend for QueuedBackend<D> {
 
     fn devices(&self) -> &[QueuedDevice<D>] {
         &self.accelerator.devices
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.accelerator.driver.capabilities()
     }
 
     fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<Self::Buffer> {

@@ -3,9 +3,9 @@
 use std::{fmt, sync::Arc, time::Instant};
 
 use halite_core::{
-    AlignedBytes, Arg, Backend, Buffer, CompileOptions, Executable, HloSharding, HostBytes,
-    Interpreted, Launch, Launched, OnFetched, OnFilled, PinnedMemory, Placement, Platform, Program,
-    ProgramKey, ProgramMemory, Result, Signature, TensorType,
+    AlignedBytes, Arg, Backend, Buffer, Capabilities, CompileOptions, Executable, HloSharding,
+    HostBytes, Interpreted, Launch, Launched, OnFetched, OnFilled, PinnedMemory, Placement,
+    Platform, Program, ProgramKey, ProgramMemory, Result, Signature, TensorType,
 };
 
 /// A backend that logs each call of another one with its arguments, duration and error, as events
@@ -52,6 +52,10 @@ impl<B: Backend> Backend for Traced<B> {
 
     fn devices(&self) -> &[B::Device] {
         self.0.devices()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
     }
 
     fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<Self::Buffer> {

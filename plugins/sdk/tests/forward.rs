@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use halite_backends::{
-    Search,
-    conformance::{self, Subject},
-};
+use halite_backends::Search;
+use halite_conformance::Subject;
 use halite_core::{Client, Result};
 use halite_fetch::{Cache, Quiet};
 use halite_pjrt::Plugin;
@@ -36,7 +34,7 @@ fn forwarded_plugin_conforms() {
     let cache = Cache::open(None).unwrap();
     let xla = Search::cpu(&cache).ensure(&mut Quiet).unwrap().path;
     let subject = Subject::opened_by(move || open(&xla)).unwrap();
-    let outcome = conformance::run(&subject, "");
+    let outcome = halite_conformance::run(&subject, "");
     assert!(outcome.failed.is_empty(), "{outcome}");
     println!("{outcome}");
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use halite_backends::conformance::{self, Outcome, Subject};
+use halite_conformance::{Outcome, Subject};
 use halite_core::{Client, CompileOptions, Error, ErrorKind, Result};
 use halite_pjrt::Plugin;
 use halite_plugin::Options;
@@ -29,7 +29,7 @@ fn exported() -> Result<Client> {
 const OF_THE_C_API: &str = "a signature with an argument too few is accepted, want an error";
 
 fn check(open: fn() -> Result<Client>) {
-    let outcome: Outcome = conformance::run(&Subject::opened_by(open).unwrap(), "");
+    let outcome: Outcome = halite_conformance::run(&Subject::opened_by(open).unwrap(), "");
     println!("{outcome}");
     let failed = outcome
         .failed

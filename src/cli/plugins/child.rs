@@ -12,10 +12,10 @@ use halite::{
     Error, ErrorKind, Result,
     backends::{
         Accelerator, Access, CompileCacheOptions, OpenOptions, Opened, PLUGINS,
-        conformance::{Subject, Verdict, cases},
         cuda::{self, CudaOptions},
         pjrt::Plugin,
     },
+    conformance::{Subject, Verdict, cases},
     fetch,
 };
 use serde_json::{Value, json};

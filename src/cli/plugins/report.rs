@@ -2,10 +2,7 @@
 
 use std::{process::ExitCode, time::Instant};
 
-use halite::{
-    Error, Result,
-    backends::{conformance::cases, pjrt::printable},
-};
+use halite::{Error, Result, backends::pjrt::printable, conformance::cases};
 use serde_json::{Value, json};
 
 use crate::cli::{is_colored, prints_to_terminal, say_part};

@@ -1,6 +1,6 @@
 //! Conformance cases run on the CPU, with their programs also compiled for the targets.
 
-use halite_backends::conformance::{Case, Outcome, Subject, cases};
+use halite_conformance::{Case, Outcome, Subject, cases};
 
 #[test]
 fn conformance_programs_compile_for_every_target() {

@@ -11,7 +11,6 @@ use halite::{
     train::{LowerOptions, Strategy, Task},
     tree::Family,
 };
-use halite_core::DTypePolicy;
 use halite_ir::Remat;
 use halite_nn::Param;
 
@@ -41,7 +40,7 @@ where
     let kind = target.target();
     let options = LowerOptions {
         clip: step.clip,
-        precision: DTypePolicy::auto(kind.platform(), &kind.device_attributes()),
+        precision: kind.default_policy(),
         ..LowerOptions::new(&mesh, strategy)
     };
     let (batch, optimizer) = (step.batch(samples * DEVICES), step.optimizer);

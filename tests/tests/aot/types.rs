@@ -2,7 +2,7 @@
 
 use halite_backends::OpenTarget;
 use halite_core::{
-    Capabilities, CompileOptions, DType, MeshShape, TensorType,
+    CompileOptions, DType, MeshShape, TensorType,
     tree::{Empty, Leaf},
 };
 use halite_ir::{
@@ -278,7 +278,7 @@ fn compile(target: &OpenTarget, rule: Rule, ty: &TensorType) -> Result<(), Strin
         rule(x).into_iter().map(Leaf).collect()
     });
     let mesh = MeshShape::new([("data", 1)]).unwrap();
-    let capabilities = Capabilities::on(target.target().platform());
+    let capabilities = target.target().capabilities().unwrap();
     let inputs = Leaf(ShardedType::replicated(ty.clone()));
     let lowered = lower(&function, &Empty::new(), &inputs, &mesh, &capabilities);
     let lowered = lowered.map_err(|error| format!("is not lowered: {error}"))?;

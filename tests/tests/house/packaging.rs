@@ -44,7 +44,7 @@ fn name(package: &Value) -> &str {
 
 #[test]
 fn published_packages_have_complete_metadata() {
-    assert_eq!(published().len(), 20);
+    assert_eq!(published().len(), 21);
     for package in published() {
         for field in [
             "description",

@@ -4,10 +4,8 @@
 
 use std::time::Instant;
 
-use halite_backends::{
-    Accelerator, Access, CompileCacheOptions, OpenOptions,
-    conformance::{self, Outcome, Subject, Verdict, cases},
-};
+use halite_backends::{Accelerator, Access, CompileCacheOptions, OpenOptions};
+use halite_conformance::{Outcome, Subject, Verdict, cases};
 use halite_core::{Client, Null, Result};
 use halite_fetch::{Bar, Cache};
 use halite_tests::embedded;
@@ -51,7 +49,7 @@ on!(cpu_old_with_eight_devices, || open("cpu-old", 8));
 #[test]
 fn embedded_as_a_plugin_conforms() {
     let subject = Subject::opened_by(|| embedded::open_plugin(8, false)).unwrap();
-    let outcome = conformance::run(&subject, "");
+    let outcome = halite_conformance::run(&subject, "");
     let failed: Vec<_> = outcome.failed.iter().map(|(name, _)| *name).collect();
     let unreported = [
         "programs::invalid_serialized_executable_is_rejected",

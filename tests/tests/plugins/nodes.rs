@@ -4,11 +4,8 @@
 use std::{sync::Arc, thread, time::Duration};
 
 use halite::cluster::{Job, spawn};
-use halite_backends::{
-    Accelerator, OpenOptions,
-    conformance::{self, Subject},
-    pjrt::Plugin,
-};
+use halite_backends::{Accelerator, OpenOptions, pjrt::Plugin};
+use halite_conformance::Subject;
 use halite_core::{
     Array, Client, DType, Error, ErrorKind, HostArray, Mesh, PartitionSpec, ReduceOp, Result,
     Sharding, TensorType,
@@ -65,7 +62,7 @@ fn four_processes_sum_over_their_devices() {
 #[test]
 fn two_processes_conform() {
     spawn(2, |job| {
-        let outcome = conformance::run(&Subject::new(open(job, Vec::new())?), "");
+        let outcome = halite_conformance::run(&Subject::new(open(job, Vec::new())?), "");
         // See `conformance.rs`.
         let failed: Vec<_> = outcome.failed.iter().map(|(name, _)| *name).collect();
         let unreported = [

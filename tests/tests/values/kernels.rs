@@ -21,7 +21,9 @@ fn run(
     function: impl Function,
     inputs: &[(HostArray, PartitionSpec)],
 ) -> Result<Vec<HostArray>> {
-    let client = client().clone().with_kernels(kernels);
+    let mut capabilities = client().capabilities();
+    capabilities.kernels = kernels;
+    let client = client().clone().with_capabilities(capabilities);
     let jit = Jit::<_, Vec<Leaf<()>>, Vec<Leaf<()>>>::function(&client, move |cx, inputs| {
         let inputs: Vec<Tensor<'_>> = inputs.into_leaves();
         function(cx, &inputs).into_iter().map(Leaf).collect()

@@ -15,9 +15,9 @@ use halite_backends::{
     pjrt::{Pjrt, PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Plugin},
 };
 use halite_core::{
-    Arg, Backend, Buffer, CompileOptions, DeviceId, Error, ErrorKind, Event, Executable, HostBytes,
-    Launch, Launched, OnFetched, OnReady, Placement, Platform, Program, Result, Signature,
-    TensorType,
+    Arg, Backend, Buffer, Capabilities, CompileOptions, DeviceId, Error, ErrorKind, Event,
+    Executable, HostBytes, Launch, Launched, OnFetched, OnReady, Placement, Platform, Program,
+    Result, Signature, TensorType,
 };
 
 use crate::never_lost::hanging::Gate;
@@ -110,6 +110,10 @@ impl Backend for Faulty {
 
     fn devices(&self) -> &[PjrtDevice] {
         self.inner.devices()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
     }
 
     fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<FaultyBuffer> {

@@ -1,8 +1,9 @@
 //! The embedded executor on devices whose vendor publishes a peak: no plugin of a CPU has one.
 
 use halite_core::{
-    Backend, Client, CompileOptions, Device, DeviceId, DeviceSpec, Executable, HostBytes, Launch,
-    Launched, MemoryStats, Placement, Platform, Program, Result, Signature, TensorType,
+    Backend, Capabilities, Client, CompileOptions, Device, DeviceId, DeviceSpec, Executable,
+    HostBytes, Launch, Launched, MemoryStats, Placement, Platform, Program, Result, Signature,
+    TensorType,
 };
 use halite_embedded::{Embedded, EmbeddedBuffer, EmbeddedEvent, EmbeddedExecutable, Options};
 
@@ -65,6 +66,9 @@ impl Backend for Specified {
     }
     fn devices(&self) -> &[SpecifiedDevice] {
         &self.devices
+    }
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
     }
     fn upload(
         &self,

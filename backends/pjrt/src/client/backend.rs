@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use halite_core::{
-    Backend, CompileOptions, DeviceId, Executable, HloSharding, HostBytes, Launch, Launched,
-    PinnedMemory, Placement, Platform, Program, ProgramKey, ProgramMemory, Result, Signature,
-    TensorType,
+    Backend, Capabilities, CompileOptions, DeviceId, Executable, HloSharding, HostBytes, Launch,
+    Launched, PinnedMemory, Placement, Platform, Program, ProgramKey, ProgramMemory, Result,
+    Signature, TensorType,
 };
 
 use super::{Pjrt, pinned};
@@ -29,6 +29,10 @@ impl Backend for Pjrt {
 
     fn devices(&self) -> &[PjrtDevice] {
         self.shared.devices()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.shared.quirks().capabilities
     }
 
     fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<PjrtBuffer> {

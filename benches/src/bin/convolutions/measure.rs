@@ -32,9 +32,14 @@ pub(crate) struct Clients {
 impl Clients {
     pub(crate) fn open() -> Result<Self> {
         let chosen = Accelerator::cpu().open()?;
+        let with = |kernels| {
+            let mut capabilities = chosen.capabilities();
+            capabilities.kernels = kernels;
+            chosen.clone().with_capabilities(capabilities)
+        };
         Ok(Clients {
-            compiler: chosen.clone().with_kernels(Kernels::Off),
-            kernels: chosen.clone().with_kernels(Kernels::All),
+            compiler: with(Kernels::Off),
+            kernels: with(Kernels::All),
             chosen,
         })
     }

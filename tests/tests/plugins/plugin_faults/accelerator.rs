@@ -12,7 +12,7 @@ use halite_ir::{ConvolutionAttributes, ConvolutionDims};
 use halite_nn::{Tensor, grad};
 use halite_tests::{eval::try_eval_on, long::part, random::Random};
 
-use crate::plugin_faults::support::{embedded, plugin, setting};
+use crate::plugin_faults::support::{embedded, plugin, setting, with_faults};
 
 /// The embedded executor without kernels.
 pub(crate) fn oracle() -> &'static Client {
@@ -32,16 +32,15 @@ pub(crate) fn oracle() -> &'static Client {
 pub(crate) fn lowered() -> Vec<(&'static str, Client)> {
     let plugin = match halite_tests::eval::named() {
         Some(_) => plugin().clone(),
-        None => plugin().clone().with_faults(Faults::ALL),
+        None => with_faults(plugin(), Faults::ALL),
     };
-    let embedded = embedded().clone().with_faults(Faults::GPU);
+    let embedded = with_faults(embedded(), halite_pjrt::capabilities("cuda").faults);
     vec![("plugin", plugin), ("embedded", embedded)]
 }
 
 /// The accelerator as if it had no faults, if what it then has wrong is asked for.
 pub(crate) fn not_lowered() -> Option<Client> {
-    (setting("HALITE_ACCELERATOR_FAULTS", 0) != 0)
-        .then(|| plugin().clone().with_faults(Faults::NONE))
+    (setting("HALITE_ACCELERATOR_FAULTS", 0) != 0).then(|| with_faults(plugin(), Faults::NONE))
 }
 
 /// A convolution of spatial dimensions, and dimensions of its operands.

@@ -146,7 +146,9 @@ fn random_convolutions_agree() {
             .flat_map(|case| case.inputs(&mut random))
             .collect();
         let kernels = [Kernels::Off, Kernels::On, Kernels::All][number as usize % 3];
-        let client = plugin().clone().with_kernels(kernels);
+        let mut capabilities = plugin().capabilities();
+        capabilities.kernels = kernels;
+        let client = plugin().clone().with_capabilities(capabilities);
         let results = |client| {
             let cases = cases.clone();
             try_eval_on(client, move |_, x| each(&cases, x), &inputs).unwrap()

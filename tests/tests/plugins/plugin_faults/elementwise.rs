@@ -3,13 +3,13 @@
 use halite_core::{Client, Faults, HostArray};
 use halite_tests::eval::{host, try_eval_on};
 
-use crate::plugin_faults::support::{embedded, plugin, run_text_on};
+use crate::plugin_faults::support::{embedded, plugin, run_text_on, with_faults};
 
 const MENDED: &str = "this version is right: turn the fault off in backends/pjrt/src/quirks.rs";
 
 /// The plugin as if it had no fault.
 fn trusted() -> Client {
-    plugin().clone().with_faults(Faults::NONE)
+    with_faults(plugin(), Faults::NONE)
 }
 
 /// Whether `atan2(x, 1)` of 199 numbers is that of the standard library.
@@ -88,10 +88,7 @@ fn powers_of_foreign_programs_are_right() {
         )
     };
     let check = |element: &str, inputs: [HostArray; 2], expected: HostArray| {
-        for client in [
-            plugin().clone().with_faults(Faults::ALL),
-            embedded().clone(),
-        ] {
+        for client in [with_faults(plugin(), Faults::ALL), embedded().clone()] {
             let found = run_text_on(&client, &program(element), &inputs);
             assert!(found == [expected.clone()], "{element}: {found:?}");
         }

@@ -6,7 +6,7 @@ use halite_core::{Faults, HostArray, tree::Leaf};
 use halite_nn::{ConvOptions, Padding, grad};
 use halite_tests::eval::{host, try_eval_on};
 
-use crate::plugin_faults::support::{embedded, plugin, run_text};
+use crate::plugin_faults::support::{embedded, plugin, run_text, with_faults};
 
 /// Shifts an input of two samples with six elements by two and appends a zero.
 const PROGRAM: &str = "\
@@ -102,7 +102,7 @@ fn gradient_of_wide_padding_is_right() {
 #[test]
 fn foreign_programs_are_refused() {
     let artifact = halite_exchange::Artifact::read(PROGRAM.as_bytes()).unwrap();
-    let client = plugin().clone().with_faults(Faults::ALL);
+    let client = with_faults(plugin(), Faults::ALL);
     let error = artifact.compile(&client).unwrap_err().to_string();
     assert!(
         error.contains("padding (-5, 1)") && error.contains("embedded"),

@@ -3,7 +3,7 @@
 use halite_core::{Client, DType, Faults, HostArray};
 use halite_tests::eval::{host, try_eval_on};
 
-use crate::plugin_faults::support::{embedded, plugin};
+use crate::plugin_faults::support::{embedded, plugin, with_faults};
 
 /// Starts of a slice of five of seven elements, and of a slice of three of these.
 const STARTS: [[i32; 2]; 5] = [[6, 0], [0, 9], [-3, 4], [2, 1], [9, -9]];
@@ -43,7 +43,7 @@ fn are_right(client: &Client) -> bool {
 
 #[test]
 fn plugin_still_adds_starts_out_of_range() {
-    let trusted = plugin().clone().with_faults(Faults::NONE);
+    let trusted = with_faults(plugin(), Faults::NONE);
     let mended = "this version is right: turn the fault off in backends/pjrt/src/quirks.rs";
     assert!(!are_right(&trusted), "{mended}");
 }

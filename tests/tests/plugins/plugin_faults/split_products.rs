@@ -8,7 +8,7 @@ use halite_tests::{
     random::Random,
 };
 
-use crate::plugin_faults::support::{Devices, embedded, plugin, setting};
+use crate::plugin_faults::support::{Devices, embedded, plugin, setting, with_faults};
 
 const MESHES: [&[(&str, usize)]; 5] = [
     &[("x", 2), ("y", 2)],
@@ -193,11 +193,9 @@ fn products() -> [Product; 3] {
 
 #[test]
 fn plugin_still_reorders_products() {
-    let faults = Faults {
-        split_products: false,
-        ..Faults::ALL
-    };
-    let trusted = plugin().clone().with_faults(faults);
+    let mut faults = Faults::ALL;
+    faults.split_products = false;
+    let trusted = with_faults(plugin(), faults);
     for product in products() {
         assert_ne!(
             product.on(&trusted),

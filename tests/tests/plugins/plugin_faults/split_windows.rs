@@ -7,15 +7,13 @@ use halite_core::{Client, DType, Faults, PartitionSpec};
 use halite_nn::{ConvOptions, Padding, grad, jit};
 use halite_tests::process::Running;
 
-use crate::plugin_faults::support::{Devices, embedded, plugin};
+use crate::plugin_faults::support::{Devices, embedded, plugin, with_faults};
 
 /// The plugin as if its partitioner had no fault.
 fn trusted() -> Client {
-    let faults = Faults {
-        split_windows: false,
-        ..Faults::ALL
-    };
-    plugin().clone().with_faults(faults)
+    let mut faults = Faults::ALL;
+    faults.split_windows = false;
+    with_faults(plugin(), faults)
 }
 
 /// Two pads of a sharded dimension.

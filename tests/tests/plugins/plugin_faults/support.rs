@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use halite_backends::Accelerator;
-use halite_core::{Array, Client, HostArray, Mesh, Sharding};
+use halite_core::{Array, Client, Faults, HostArray, Mesh, Sharding};
 use halite_exchange::Artifact;
 use halite_nn::{Tensor, Trace, jit};
 use halite_tests::eval;
@@ -55,9 +55,16 @@ impl<'c> Devices<'c> {
     }
 }
 
+/// The same client, whose compiler has these faults.
+pub(crate) fn with_faults(client: &Client, faults: Faults) -> Client {
+    let mut capabilities = client.capabilities();
+    capabilities.faults = faults;
+    client.clone().with_capabilities(capabilities)
+}
+
 /// Runs a program as it is, without halite's lowering, on one device of the plugin.
 pub(crate) fn run_text(text: &str, inputs: &[HostArray]) -> Vec<HostArray> {
-    let client = plugin().clone().with_faults(halite_core::Faults::NONE);
+    let client = with_faults(plugin(), Faults::NONE);
     run_text_on(&client, text, inputs)
 }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
-use halite_backends::conformance::{self, Subject, cases};
+use halite_conformance::{Subject, cases};
 use halite_core::{
     Array, Client, DType, ErrorKind, HostArray, KeyValueStore, LocalStore, Mesh, PartitionSpec,
     ReduceOp, Result, Sharding, TensorType,
@@ -159,7 +159,7 @@ fn dead_process_is_an_error_in_time() {
 #[test]
 fn suite_passes_in_each_process() {
     on_nodes(2, 2, |_, client| {
-        let outcome = conformance::run(&Subject::new(client), "");
+        let outcome = halite_conformance::run(&Subject::new(client), "");
         assert!(outcome.failed.is_empty(), "{outcome}");
         assert!(
             outcome

@@ -167,10 +167,8 @@ fn calls(dtype: DType, positions: usize, kernels: Kernels, masked: bool) -> Vec<
         with_gradients(&x, mask).into_iter().map(Leaf).collect()
     });
     let ty = ShardedType::replicated(TensorType::new(dtype, [1, positions, 4, 32]));
-    let capabilities = Capabilities {
-        kernels,
-        ..Capabilities::PORTABLE
-    };
+    let mut capabilities = Capabilities::PORTABLE;
+    capabilities.kernels = kernels;
     let (inputs, mesh) = (vec![Leaf(ty); 3], MeshShape::new([("data", 1)]).unwrap());
     let lowered = lower(&function, &Empty::new(), &inputs, &mesh, &capabilities);
     let program = lowered.unwrap().program;

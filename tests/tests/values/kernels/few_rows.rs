@@ -141,10 +141,8 @@ fn loops_pass_the_whole_stack() {
         },
     );
     let ty = |dims: &[usize]| ShardedType::replicated(TensorType::new(DType::F32, dims));
-    let capabilities = Capabilities {
-        kernels: Kernels::On,
-        ..Capabilities::PORTABLE
-    };
+    let mut capabilities = Capabilities::PORTABLE;
+    capabilities.kernels = Kernels::On;
     let mesh = MeshShape::new([("data", 1)]).unwrap();
     for (stored, name) in [(DType::F32, "f32"), (DType::Bf16, "bf16")] {
         let stack = ty(&[4, 256, 256]).stored_as(stored);

@@ -97,11 +97,9 @@ fn program(
     let inputs: Vec<_> = (dims.iter())
         .map(|dims| Leaf(ShardedType::replicated(TensorType::new(DType::F32, dims))))
         .collect();
-    let capabilities = Capabilities {
-        kernels,
-        one_function: true,
-        ..Capabilities::PORTABLE
-    };
+    let mut capabilities = Capabilities::PORTABLE;
+    capabilities.kernels = kernels;
+    capabilities.one_function = true;
     let mesh = MeshShape::new([("data", devices)]).unwrap();
     let lowered = lower(&function, &Empty::new(), &inputs, &mesh, &capabilities);
     lowered.unwrap().program

@@ -68,7 +68,9 @@ fn pinned_memory_changes_no_bit() {
 #[test]
 fn several_steps_per_launch_change_no_bit() {
     let trainer = || {
-        let client = client().clone().with_one_function(false);
+        let mut capabilities = client().capabilities();
+        capabilities.one_function = false;
+        let client = client().clone().with_capabilities(capabilities);
         let devices = client.local_devices().into_iter().take(1);
         Trainer::builder(&client).quiet(true).devices(devices)
     };

@@ -204,8 +204,7 @@ fn default_precision(client: &Client, mesh: &Mesh) -> DTypePolicy {
     let first = devices
         .iter()
         .find(|device| mesh.devices().first() == Some(&device.id()));
-    let attributes = first.map(|device| device.attributes()).unwrap_or_default();
-    DTypePolicy::auto(&client.platform().name, &attributes)
+    first.map_or(DTypePolicy::F32, |device| device.default_policy())
 }
 
 #[cfg(test)]

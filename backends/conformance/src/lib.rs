@@ -6,11 +6,11 @@
 //! of PJRT; their programs are a few lines of StableHLO text each.
 //!
 //! ```
-//! use halite_backends::conformance::{self, Subject};
+//! use halite_conformance::{Subject, run};
 //! use halite_core::{Client, Null};
 //!
 //! let subject = Subject::opened_by(|| Ok(Client::new(Null::new(2))))?;
-//! let outcome = conformance::run(&subject, "errors");
+//! let outcome = run(&subject, "errors");
 //! assert!(outcome.failed.is_empty(), "{outcome}");
 //! # halite_core::Result::<()>::Ok(())
 //! ```
@@ -18,6 +18,7 @@
 //! Platforms that need not pass a case are listed with it, with the reason. Optional operations and
 //! programs that a backend does not support
 //! ([`ErrorKind::Unsupported`](halite_core::ErrorKind::Unsupported)) are skipped.
+#![forbid(unsafe_code)]
 
 mod custom_calls;
 mod devices;

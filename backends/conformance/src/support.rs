@@ -19,7 +19,7 @@ pub(super) const COMPILES_NOTHING: &[(&str, &str)] =
 /// A case of this module, named after its function.
 macro_rules! case {
     ($group:literal, $name:ident) => {
-        crate::conformance::Case::new(concat!($group, "::", stringify!($name)), $name)
+        crate::Case::new(concat!($group, "::", stringify!($name)), $name)
     };
 }
 pub(super) use case;
@@ -28,7 +28,7 @@ pub(super) use case;
 macro_rules! check {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {
-            return Err(crate::conformance::support::Stop::Failed(format!($($message)+)));
+            return Err(crate::support::Stop::Failed(format!($($message)+)));
         }
     };
 }
