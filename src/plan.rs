@@ -176,7 +176,7 @@ fn of_lowered(machine: &Machine<'_>, step: &StepFacts<'_>, lowered: &LoweredStep
         collective_loops_counted_once: 0,
         estimate: None,
         executable: None,
-        stablehlo: lowered.program.code.len(),
+        stablehlo: lowered.program.code.bytes().len(),
         trace_seconds: lowered.stages.total().as_secs_f64(),
         compile_seconds: 0.0,
         advice: Vec::new(),

@@ -57,7 +57,6 @@ fn compute(client: &Client, options: &CompileOptions) -> f32 {
         signature,
         partitions: 1,
         replicas: 1,
-        facts: None,
     };
     let loaded = client.compile(&program, options).unwrap();
     let x = HostArray::from_slice(&[1f32, 1e10], [2]).unwrap();

@@ -64,7 +64,6 @@ fn launch_four_steps() {
         },
         partitions: 2,
         replicas: 1,
-        facts: None,
     };
     let options = CompileOptions {
         devices: client.local_devices(),

@@ -219,7 +219,7 @@ impl<M: Forward, O: Optimizer + Clone> Bare<M, O> {
             .expect("a step that failed ends the benchmark");
         let specs = Tree::leaf_refs(state).map_leaves(|_, array| ArraySpec::of(array));
         let batch = Tree::leaf_refs(&self.batch).map_leaves(|_, array| ArraySpec::of(array));
-        Ok(self.step.lower(&specs, &batch)?.program.code.len())
+        Ok(self.step.lower(&specs, &batch)?.program.code.bytes().len())
     }
 
     /// Sets the precision, before the first step. Parameters stay in `f32`.

@@ -34,12 +34,14 @@
 //! - **Nothing is measured here.** Telemetry observes the client: see
 //!   [`Observer`](crate::Observer).
 
+mod code;
 mod program;
 
 use std::{fmt, sync::Arc};
 
-pub use self::program::{
-    CompileOptions, FlagValue, Interpreted, Program, ProgramMemory, Signature,
+pub use self::{
+    code::{Code, ModuleCode},
+    program::{CompileOptions, FlagValue, Interpreted, Program, ProgramMemory, Signature},
 };
 use crate::{
     AlignedBytes, Capabilities, DTypePolicy, DeviceId, DeviceSpec, Error, ErrorKind, HloSharding,

@@ -64,8 +64,8 @@ pub mod wait;
 
 pub use array::Array;
 pub use backend::{
-    Arg, Backend, Buffer, CompileOptions, Device, Event, Executable, FlagValue, Interpreted,
-    Launch, Launched, OnFetched, OnFilled, OnReady, Program, ProgramMemory, Signature,
+    Arg, Backend, Buffer, Code, CompileOptions, Device, Event, Executable, FlagValue, Interpreted,
+    Launch, Launched, ModuleCode, OnFetched, OnFilled, OnReady, Program, ProgramMemory, Signature,
 };
 pub use capabilities::{Capabilities, Faults, Kernels, Processor};
 pub use client::{

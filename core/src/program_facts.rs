@@ -1,11 +1,7 @@
-//! Properties of a program that a backend would otherwise search its text for.
+//! Facts of a program that decide how a compiler is called.
 
-/// Properties of a program that decide how a compiler is called. Whoever builds a program from a
-/// graph knows them; a backend searches the text of other programs.
-///
-/// They hold only for programs without custom calls and without types of more than
-/// [`LARGEST_TYPE`](Self::LARGEST_TYPE) bytes: a backend does not look for programs that its
-/// compiler cannot take among those that have facts.
+/// Facts of a program that decide how a compiler is called. A [module](crate::ModuleCode) states
+/// them; a backend searches the text of other programs.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ProgramFacts {
     /// Has annotations for the Shardy partitioner (`sdy.sharding`).
@@ -22,9 +18,12 @@ pub struct ProgramFacts {
     pub bf16: bool,
     /// Asks XLA's CPU compiler to compile it as one function (`xla_cpu_small_call`).
     pub one_function: bool,
-}
-
-impl ProgramFacts {
-    /// Largest type in a program with facts, in bytes. Far below what drivers can count.
-    pub const LARGEST_TYPE: usize = 1 << 48;
+    /// Targets of custom calls, of a module.
+    pub custom_calls: Vec<String>,
+    /// A type whose size in bytes does not fit 64 bits, where dimensions of 0 count as 1.
+    pub oversized: Option<String>,
+    /// Has a `reduce_window` of one element with negative padding.
+    pub cut_window_of_one: bool,
+    /// Calls `TopK`, which returns a tuple, with one tensor as its result.
+    pub untupled_top_k: bool,
 }

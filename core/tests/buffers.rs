@@ -1,8 +1,8 @@
 //! Buffers of several devices: joined, split, and passed to launches in parts.
 
 use halite_core::{
-    Arg, Client, CompileOptions, DType, DeviceBuffers, ErrorKind, HostBytes, Loaded, Null, Program,
-    Signature, TensorType,
+    Arg, Client, Code, CompileOptions, DType, DeviceBuffers, ErrorKind, HostBytes, Loaded, Null,
+    Program, Signature, TensorType,
 };
 
 const DEVICES: usize = 3;
@@ -30,7 +30,7 @@ fn devices(buffers: &DeviceBuffers) -> Vec<u32> {
 fn program(client: &Client) -> Loaded {
     let program = Program {
         name: "step".into(),
-        code: [].into(),
+        code: Code::from(""),
         signature: Signature {
             inputs: vec![ty(); 2],
             outputs: vec![ty()],
@@ -38,7 +38,6 @@ fn program(client: &Client) -> Loaded {
         },
         partitions: DEVICES,
         replicas: 1,
-        facts: None,
     };
     client
         .compile(&program, &CompileOptions::default())

@@ -6,9 +6,9 @@ use std::sync::{
 };
 
 use halite_core::{
-    Arg, Array, Client, Compilation, CompileOptions, DType, Error, ExecutableSource, HostArray,
-    LaunchObserver, Loaded, Null, Observer, Program, QueuedLaunch, Result, Sharding, Signature,
-    TensorType, Transfer,
+    Arg, Array, Client, Code, Compilation, CompileOptions, DType, Error, ExecutableSource,
+    HostArray, LaunchObserver, Loaded, Null, Observer, Program, QueuedLaunch, Result, Sharding,
+    Signature, TensorType, Transfer,
 };
 
 /// Records the name of every call, with the line of the caller where there is one.
@@ -72,7 +72,7 @@ fn identity(client: &Client, partitions: usize) -> Result<Loaded> {
     let ty = TensorType::new(DType::F32, [2]);
     let program = Program {
         name: "identity".into(),
-        code: Arc::default(),
+        code: Code::from(""),
         signature: Signature {
             inputs: vec![ty.clone()],
             outputs: vec![ty],
@@ -80,7 +80,6 @@ fn identity(client: &Client, partitions: usize) -> Result<Loaded> {
         },
         partitions,
         replicas: 1,
-        facts: None,
     };
     client.compile(&program, &CompileOptions::default())
 }

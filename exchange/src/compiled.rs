@@ -43,7 +43,7 @@ impl Artifact {
         if faults.integer_power {
             without_integer_power(&mut module)?;
         }
-        let program = module.interface()?.program(portable(&module, None)?.into());
+        let program = module.interface()?.program(portable(&module, None)?);
         let options = CompileOptions {
             devices: vec![device],
             ..CompileOptions::default()

@@ -121,7 +121,7 @@ pub(crate) fn exported<O>(
     }
     let (inputs, input_order) = PyTree::of_paths(arguments)?;
     let (outputs, output_order) = PyTree::of_paths(results)?;
-    let mut module = Module::read(&program.code)?;
+    let mut module = Module::from_code(&program.code)?;
     refuse_custom_calls(name, &module)?;
     for (index, (_, values)) in lowered.hyperparameters.iter().enumerate().rev() {
         fix_input(&mut module, arguments.len() + index, dense(values))?;

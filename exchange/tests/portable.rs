@@ -18,7 +18,7 @@ fn module(element: &str, count: usize) -> Module {
 
 fn run(module: &Module, program: Vec<u8>, x: &HostArray) -> HostArray {
     let client = Client::new(Embedded::new(&Options::default()).unwrap());
-    let program = module.interface().unwrap().program(program.into());
+    let program = module.interface().unwrap().program(program);
     let loaded = client
         .compile(&program, &CompileOptions::default())
         .unwrap();

@@ -8,25 +8,24 @@ mod function;
 mod traced;
 
 use std::{
-    borrow::Cow,
     collections::BTreeSet,
     time::{Duration, Instant},
 };
 
 use halite_core::{
-    Capabilities, DType, DTypePolicy, HostArray, Kernels, MeshShape, Program, Result, Stages,
+    Capabilities, Code, DType, DTypePolicy, HostArray, Kernels, MeshShape, Program, Result, Stages,
     tree::{Family, Tree},
 };
 use halite_ir::{
     Graph, Interface, Op, Port, around_faults, choose_kernels, has_checkpoint, matrix_products,
     narrow_convolutions, narrow_matrices, one_function, optimize, unrolled, with_kernels,
-    with_precision, with_signature, without_long_chains,
+    with_precision, with_signature, without_attribute, without_long_chains,
 };
 
 pub(crate) use self::function::Settings;
 pub use self::function::{Function, Traced};
 use self::traced::{NamedType, TracedFunction, check_stacked, trace};
-use crate::{Mistake, Processes, ShardedType, process_group::without_job};
+use crate::{Mistake, Processes, ShardedType, process_group::JOB};
 
 /// A lowered [`Function`]: its program, with the types of inputs and outputs.
 #[derive(Debug)]
@@ -68,12 +67,12 @@ impl<O> Lowered<O> {
         (lowered, self.shape)
     }
 
-    /// The text of the program as it is compared between processes, and with that of a resumed run:
-    /// without the number of the job, which depends on what else a process did before.
-    pub fn comparable_code(&self) -> Cow<'_, [u8]> {
+    /// The program as it is compared between processes, and with that of a resumed run: without the
+    /// number of the job, which depends on what else a process did before.
+    pub fn comparable_code(&self) -> Code {
         match self.processes {
-            None => Cow::Borrowed(&self.program.code),
-            Some(_) => Cow::Owned(without_job(&self.program.code)),
+            None => self.program.code.clone(),
+            Some(_) => without_attribute(&self.program.code, JOB),
         }
     }
 }
@@ -87,7 +86,7 @@ impl<O> Lowered<O> {
 ///
 /// ```
 /// use halite_core::{
-///     Capabilities, DType, MeshShape, PartitionSpec, TensorType,
+///     Capabilities, Code, DType, MeshShape, PartitionSpec, TensorType,
 ///     tree::{Empty, Leaf},
 /// };
 /// use halite_nn::{Function, ShardedType, lower};

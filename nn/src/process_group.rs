@@ -218,19 +218,6 @@ impl fmt::Debug for Processes {
     }
 }
 
-/// The text of a program without the number of the job, which depends on what else a process did.
-pub(crate) fn without_job(code: &[u8]) -> Vec<u8> {
-    let attribute = format!("\"{JOB}\" = ");
-    let text = String::from_utf8_lossy(code);
-    let mut parts = text.split(&*attribute);
-    let mut kept = parts.next().unwrap_or_default().to_string();
-    for part in parts {
-        kept += &attribute;
-        kept += part.trim_start_matches(|c: char| c.is_ascii_digit());
-    }
-    kept.into_bytes()
-}
-
 /// Registers the custom calls, once.
 fn register() -> Result<()> {
     static DONE: Mutex<bool> = Mutex::new(false);

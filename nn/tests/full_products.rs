@@ -17,7 +17,7 @@ fn full(policy: DTypePolicy, rounds_products: bool) -> usize {
     capabilities.rounds_products = rounds_products;
     let mesh = MeshShape::single();
     let lowered = lower(&function, &Empty::new(), &input, &mesh, &capabilities).unwrap();
-    let text = String::from_utf8(lowered.program.code.to_vec()).unwrap();
+    let text = String::from_utf8(lowered.program.code.bytes().to_vec()).unwrap();
     text.matches("precision = [HIGHEST, HIGHEST]").count()
 }
 

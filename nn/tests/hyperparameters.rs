@@ -59,7 +59,8 @@ fn values(lowered: &Lowered<Leaf<()>>) -> Vec<f32> {
 /// Checks that both are one program with other values.
 #[track_caller]
 fn same([left, right]: [Lowered<Leaf<()>>; 2]) {
-    let text = |lowered: &Lowered<_>| String::from_utf8(lowered.program.code.to_vec()).unwrap();
+    let text =
+        |lowered: &Lowered<_>| String::from_utf8(lowered.program.code.bytes().to_vec()).unwrap();
     assert_eq!(text(&left), text(&right));
     assert_ne!(values(&left), values(&right));
     assert_eq!(

@@ -36,7 +36,7 @@ fn text(capabilities: &Capabilities, devices: usize, body: Body) -> String {
     );
     let mesh = MeshShape::new([("data", devices)]).unwrap();
     let lowered = lower(&function, &Empty::new(), &inputs, &mesh, capabilities).unwrap();
-    String::from_utf8(lowered.program.code.to_vec()).unwrap()
+    String::from_utf8(lowered.program.code.bytes().to_vec()).unwrap()
 }
 
 /// Checks the calls and convolutions of the program of `body` on one device, without types.
@@ -111,7 +111,7 @@ fn calls(kernels: Kernels, x: [usize; 4], kernel: [usize; 4], options: ConvOptio
     let mesh = MeshShape::single();
     let inputs = (ty(x), ty(kernel));
     let lowered = lower(&function, &Empty::new(), &inputs, &mesh, &capabilities).unwrap();
-    let text = String::from_utf8(lowered.program.code.to_vec()).unwrap();
+    let text = String::from_utf8(lowered.program.code.bytes().to_vec()).unwrap();
     assert_eq!(
         text.matches("stablehlo.convolution").count() + text.matches("@\"halite").count(),
         3

@@ -32,7 +32,7 @@ fn loops(remat: Option<Remat>, policy: DTypePolicy) -> usize {
     let input = Leaf(ShardedType::replicated(TensorType::new(DType::F32, [8, 8])));
     let mesh = MeshShape::single();
     let lowered = lower(&function, &Empty::new(), &input, &mesh, &GPU).unwrap();
-    let text = String::from_utf8(lowered.program.code.to_vec()).unwrap();
+    let text = String::from_utf8(lowered.program.code.bytes().to_vec()).unwrap();
     text.matches("stablehlo.while").count()
 }
 
@@ -61,7 +61,7 @@ fn init_of_layers(runs_once: bool) -> (usize, usize) {
     let key = Leaf(ShardedType::replicated(TensorType::new(DType::U32, [2])));
     let mesh = MeshShape::single();
     let lowered = lower(&function, &Empty::new(), &key, &mesh, &GPU).unwrap();
-    let text = String::from_utf8(lowered.program.code.to_vec()).unwrap();
+    let text = String::from_utf8(lowered.program.code.bytes().to_vec()).unwrap();
     (text.matches("stablehlo.while").count(), text.len())
 }
 

@@ -390,7 +390,7 @@ mod tests {
         };
         let batch = step.batch(8);
         let step = lower_step(step.task, step.model, step.optimizer, &batch, &options);
-        step.unwrap().program.code.to_vec()
+        step.unwrap().program.code.bytes().to_vec()
     }
 
     #[test]

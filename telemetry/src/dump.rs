@@ -33,13 +33,14 @@ pub(crate) fn write_program(
     if let Some(graph) = graph {
         write("graph.txt", graph.as_bytes())?;
     }
-    let is_text = std::str::from_utf8(&program.code).is_ok();
+    let code = program.code.bytes();
+    let is_text = std::str::from_utf8(code).is_ok();
     let extension = if is_text {
         "stablehlo.mlir"
     } else {
         "stablehlo.mlirbc"
     };
-    write(extension, &program.code)?;
+    write(extension, code)?;
     if let Ok((format, code)) = loaded.optimized() {
         let extension = if format == "mlir" {
             "optimized.mlir"
@@ -66,7 +67,7 @@ pub(crate) fn write_rejected(dir: Option<&Path>, program: &Program) -> String {
     );
     let path = dir.join(name);
     let written = fs::create_dir_all(dir)
-        .and_then(|()| fs::File::create_new(&path)?.write_all(&program.code));
+        .and_then(|()| fs::File::create_new(&path)?.write_all(program.code.bytes()));
     match written {
         Ok(()) => format!("the program is in {}", path.display()),
         Err(reason) => format!(

@@ -2,14 +2,14 @@
 
 use std::{panic::Location, time::Duration};
 
-use halite_core::{format_count, hex, program_text::without_locations};
+use halite_core::{Code, format_count, hex};
 use sha2::{Digest, Sha256};
 
 /// SHA-256 of a program without its source lines, as 64 digits: equal for equal programs, in every
 /// process and on every machine. A [`CompileRecord`](crate::CompileRecord) has the first 16.
-pub fn program_digest(code: &[u8]) -> String {
+pub fn program_digest(code: &Code) -> String {
     let mut digest = Sha256::new();
-    without_locations(code, |piece| digest.update(piece));
+    code.without_locations(|piece| digest.update(piece));
     hex(&digest.finalize())
 }
 

@@ -23,7 +23,6 @@ fn program(name: &str) -> Program {
         signature,
         partitions: 1,
         replicas: 1,
-        facts: None,
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use halite_backends::Accelerator;
 use halite_core::{
-    Arg, Array, Client, CompileOptions, Element, HostArray, HostBytes, MeshShape, Program, Result,
-    Sharding, TensorType,
+    Arg, Array, Client, CompileOptions, Element, HostArray, HostBytes, MeshShape, Program,
+    ProgramFacts, Result, Sharding, TensorType,
     tree::{Empty, Leaf, Tree},
 };
 use halite_ir::{Graph, Interface};
@@ -73,22 +73,25 @@ pub fn has_devices(count: usize) -> bool {
     count <= has
 }
 
-/// [`halite_ir::program`], whose facts are compared with what a scan of the text finds. Programs
-/// with custom calls have no facts.
+/// [`halite_ir::program`], whose facts are compared with what a scan of the text finds.
 ///
 /// # Errors
 /// As [`halite_ir::program`].
 pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
     let program = halite_ir::program(graph, interface)?;
-    if let Some(facts) = &program.facts {
-        let found = halite_pjrt::fuzz::program_facts(&program.code);
-        let text = String::from_utf8_lossy(&program.code);
-        assert_eq!(
-            *facts, found,
-            "facts and scan of `{}`:\n{text}",
-            program.name
-        );
-    }
+    let facts = program.code.facts().expect("a module has facts");
+    let text = program.code.bytes();
+    let found = ProgramFacts {
+        custom_calls: facts.custom_calls.clone(),
+        ..halite_pjrt::fuzz::program_facts(text)
+    };
+    assert_eq!(
+        *facts,
+        found,
+        "facts and scan of `{}`:\n{}",
+        program.name,
+        String::from_utf8_lossy(text)
+    );
     Ok(program)
 }
 

@@ -130,7 +130,7 @@ impl Backend for Also {
             .seen
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(program.code.clone());
+            .insert(program.code.bytes().into());
         // Devices and flags are the CPU's.
         if is_new && options.flags.is_empty() && program.devices() <= 8 {
             for target in self.targets {
@@ -156,14 +156,14 @@ impl Backend for Also {
 fn compare(target: &OpenTarget, program: &Program, by_cpu: Result<(), &Error>) -> Result<()> {
     let name = target.target();
     let failed = |message: String| {
-        let text = String::from_utf8_lossy(&program.code);
+        let text = String::from_utf8_lossy(program.code.bytes());
         Err(Error::new(
             ErrorKind::Internal,
             "compare",
             format!("{name}: {message}\n{text}"),
         ))
     };
-    let text = String::from_utf8_lossy(&program.code);
+    let text = String::from_utf8_lossy(program.code.bytes());
     let applies =
         |known: &&Difference| known.platform == name.platform() && text.contains(known.program);
     let known = DIFFERENCES.iter().find(applies);

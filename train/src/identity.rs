@@ -13,7 +13,7 @@ mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use halite_core::{Error, Result};
+use halite_core::{Code, Error, Result};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
@@ -181,7 +181,7 @@ pub(crate) struct Values<'a> {
     /// Name and version of the platform.
     pub(crate) plugin: String,
     /// The program of the training step, as MLIR text.
-    pub(crate) step: &'a [u8],
+    pub(crate) step: &'a Code,
     /// Properties that the caller adds.
     pub(crate) properties: &'a [Property],
 }

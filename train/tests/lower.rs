@@ -236,7 +236,7 @@ fn transformer_activations_are_sharded_over_batch_axes() {
         let mesh = MeshShape::new(axes.iter().copied()).unwrap();
         let options = LowerOptions::new(&mesh, strategy.parse().unwrap());
         let step = lower_step(Predict, model(), Sgd::new(0.1), &batch, &options).unwrap();
-        let text = String::from_utf8(step.program.code.to_vec()).unwrap();
+        let text = String::from_utf8(step.program.code.bytes().to_vec()).unwrap();
         let of_line = |line: &str| {
             let (_, rest) = line.split_once("sdy.sharding_constraint ")?;
             let (_, spec) = rest.split_once("<@mesh, ")?;

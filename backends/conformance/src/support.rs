@@ -4,8 +4,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use halite_core::{
-    Arg, Client, CompileOptions, DType, DeviceBuffer, DeviceBuffers, DeviceId, Element, Error,
-    ErrorKind, HostArray, HostBytes, Loaded, Program, Result, Signature, TensorType,
+    Arg, Client, Code, CompileOptions, DType, DeviceBuffer, DeviceBuffers, DeviceId, Element,
+    Error, ErrorKind, HostArray, HostBytes, Loaded, Program, Result, Signature, TensorType,
 };
 
 /// Limit of one wait within a case.
@@ -246,7 +246,7 @@ pub(super) fn program(
 ) -> Program {
     Program {
         name: Arc::from(name),
-        code: Arc::from(code.as_bytes()),
+        code: Code::from(code.as_bytes()),
         signature: Signature {
             inputs: inputs.to_vec(),
             outputs: outputs.to_vec(),
@@ -254,7 +254,6 @@ pub(super) fn program(
         },
         partitions: 1,
         replicas: 1,
-        facts: None,
     }
 }
 

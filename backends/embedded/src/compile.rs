@@ -60,7 +60,11 @@ impl Source {
             (None, None) => Vec::new(),
         };
         let digest = match &owners {
-            Some(_) => Sha256::digest(&self.code),
+            Some(_) => {
+                let mut digest = Sha256::new();
+                self.code.without_locations(|piece| digest.update(piece));
+                digest.finalize()
+            }
             None => Default::default(),
         };
         let program = Ready {
@@ -134,7 +138,7 @@ impl Source {
     }
 
     fn read(&self) -> Result<Module> {
-        let mut module = Module::read(&self.code)?;
+        let mut module = Module::from_code(&self.code)?;
         // The client knows how many there are, also where the program does not say it.
         module.set_devices(self.replicas, self.partitions);
         module.verify()?;
@@ -212,8 +216,8 @@ pub(crate) fn program_key(
     } = program;
     let rest = format!("halite {version} {signature:?} {partitions} {replicas} {options:?}");
     let mut digest = Sha256::new();
-    digest.update((code.len() as u64).to_le_bytes());
-    digest.update(code);
+    digest.update((rest.len() as u64).to_le_bytes());
     digest.update(rest);
+    code.without_locations(|piece| digest.update(piece));
     ProgramKey(digest.finalize().into())
 }

@@ -129,7 +129,7 @@ impl Executable<Embedded> for EmbeddedExecutable {
                     .map(TensorType::bytes),
             ),
             temporary: all.saturating_sub(ends),
-            code: self.source.code.len() as u64,
+            code: self.program.module.size(),
             peak: None,
         })
     }

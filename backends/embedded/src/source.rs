@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use halite_core::{Error, ErrorKind, Result};
+use halite_core::{Code, Error, ErrorKind, Result};
 use sha2::{Digest, Sha256};
 
 const MAGIC: &[u8] = b"HALITEPR";
@@ -24,7 +24,7 @@ const DIGEST: usize = 32;
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) name: Arc<str>,
-    pub(crate) code: Arc<[u8]>,
+    pub(crate) code: Code,
     pub(crate) replicas: usize,
     pub(crate) partitions: usize,
 }
@@ -36,8 +36,9 @@ pub(crate) fn write(source: &Source) -> Vec<u8> {
     bytes.extend_from_slice(VERSION.as_bytes());
     bytes.extend_from_slice(&(source.replicas as u64).to_le_bytes());
     bytes.extend_from_slice(&(source.partitions as u64).to_le_bytes());
-    bytes.extend_from_slice(&(source.code.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(&source.code);
+    let code = source.code.bytes();
+    bytes.extend_from_slice(&(code.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(code);
     let digest = Sha256::digest(&bytes);
     bytes.extend_from_slice(&digest);
     bytes

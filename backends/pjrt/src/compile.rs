@@ -42,7 +42,7 @@ pub(crate) fn compile(
     }
     custom_call::prepare(client, program)?;
     let options = options_for(client, &facts, options, &devices);
-    let compiled = compile_code(client, OP, program.code.to_vec(), options);
+    let compiled = compile_code(client, OP, program.code.bytes().to_vec(), options);
     let executable = compiled.map_err(|error| of_program(error, OP, &program.name))?;
     let loaded = Loaded {
         executable,

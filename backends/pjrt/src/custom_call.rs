@@ -10,7 +10,7 @@ mod values;
 use std::{ffi::c_void, mem::offset_of, sync::PoisonError};
 
 use halite_core::{
-    Error, ErrorKind, Program, Result,
+    Code, Error, ErrorKind, Program, Result,
     custom_call::{self, MAX_TARGETS, Target},
 };
 use halite_pjrt_sys::{
@@ -98,8 +98,16 @@ fn obstacle(client: &Shared) -> Option<String> {
     (**platform != *HOST).then(|| format!("the buffers of {platform} are not in host memory"))
 }
 
-/// Returns whether a program calls a target, in text or bytecode.
-fn calls(code: &[u8], target: &str) -> bool {
+/// Returns whether a program calls a target.
+fn calls(code: &Code, target: &str) -> bool {
+    match code {
+        Code::Module(module) => (module.facts().custom_calls.iter()).any(|called| called == target),
+        Code::Bytes(bytes) => bytes_call(bytes, target),
+    }
+}
+
+/// Returns whether text or bytecode calls a target.
+fn bytes_call(code: &[u8], target: &str) -> bool {
     let has = |needle: String| memmem::find(code, needle.as_bytes()).is_some();
     if halite_core::program_text::is_bytecode(code) {
         return memmem::find(code, b"custom_call").is_some() && has(format!("{target}\0"));

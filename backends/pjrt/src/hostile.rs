@@ -1,7 +1,7 @@
 //! Programs and flags that are known to end the process of XLA's compilers, found before the
 //! compiler sees them.
 
-use halite_core::{FlagValue, Signature};
+use halite_core::{FlagValue, ProgramFacts, Signature};
 
 /// Reason to refuse a program because of its signature or flags.
 pub(crate) fn refusal(signature: &Signature, flags: &[(String, FlagValue)]) -> Option<String> {
@@ -18,26 +18,39 @@ pub(crate) fn refusal(signature: &Signature, flags: &[(String, FlagValue)]) -> O
     ))
 }
 
-/// Reason to refuse a program without facts because of its code. Bytecode is not searched.
-pub(crate) fn refusal_of_code(code: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(code).ok()?;
-    if let Some(ty) = types_of(text).find(|ty| is_too_large(ty)) {
+/// Reason to refuse a program because of its code.
+pub(crate) fn refusal_of_code(facts: &ProgramFacts) -> Option<String> {
+    if let Some(ty) = &facts.oversized {
         let shown: String = ty.chars().take(100).collect();
         return Some(format!(
-            "has the type `tensor<{shown}>`, whose size in bytes does not fit 64 bits"
+            "has the type `{shown}`, whose size in bytes does not fit 64 bits"
         ));
     }
-    let windows = text.split("reduce_window\"(").skip(1);
-    if windows.map(attributes_of).any(is_cut_window_of_one) {
+    if facts.cut_window_of_one {
         let message = "has a `reduce_window` of one element with negative padding, on which the \
                        compiler ends the process; cut by `slice`, and reduce no window";
         return Some(message.to_owned());
     }
-    text.lines().any(is_untupled_topk).then(|| {
+    facts.untupled_top_k.then(|| {
         "calls `TopK` with one tensor as its result; it returns two, values and indices, and on \
          another signature the compiler ends the process"
             .to_owned()
     })
+}
+
+/// The facts that refuse a program, which a search of its text finds. Bytecode is not searched.
+pub(crate) fn facts(code: &[u8]) -> ProgramFacts {
+    let Ok(text) = std::str::from_utf8(code) else {
+        return ProgramFacts::default();
+    };
+    let oversized = types_of(text).find(|ty| is_too_large(ty));
+    let mut windows = text.split("reduce_window\"(").skip(1).map(attributes_of);
+    ProgramFacts {
+        oversized: oversized.map(|ty| format!("tensor<{ty}>")),
+        cut_window_of_one: windows.any(is_cut_window_of_one),
+        untupled_top_k: text.lines().any(is_untupled_topk),
+        ..ProgramFacts::default()
+    }
 }
 
 /// Returns whether a flag of XLA has a value that ends the process.
@@ -163,7 +176,7 @@ mod tests {
 
     #[test]
     fn programs_that_end_the_process_are_refused() {
-        let says = |code: &str| refusal_of_code(code.as_bytes()).unwrap_or_default();
+        let says = |code: &str| refusal_of_code(&facts(code.as_bytes())).unwrap_or_default();
         assert!(
             says("stablehlo.custom_call @TopK(%x) : (tensor<4xf32>) -> tensor<2xf32>")
                 .contains("`TopK`")

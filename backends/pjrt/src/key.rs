@@ -6,10 +6,7 @@
 
 use std::{env, fmt::Write, fs, io::Read, sync::Arc};
 
-use halite_core::{
-    CompileOptions, Device, FlagValue, Platform, Program, ProgramKey, Signature,
-    program_text::without_locations,
-};
+use halite_core::{CompileOptions, Device, FlagValue, Platform, Program, ProgramKey, Signature};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -87,7 +84,7 @@ pub(crate) fn program_key(
         .as_bytes(),
     );
     // The last part, because its length is not known before.
-    without_locations(&program.code, |piece| digest.update(piece));
+    program.code.without_locations(|piece| digest.update(piece));
     Some(ProgramKey(digest.finalize().into()))
 }
 

@@ -1,5 +1,5 @@
 //! Scans of the code of programs from elsewhere for what the options of their compilation depend
-//! on. Programs of `halite-ir` bring these facts along.
+//! on. Modules state these facts.
 //!
 //! Scans skip the names that users choose: a file `sdy.rs` has nothing to do with the dialect
 //! `sdy`.
@@ -11,11 +11,11 @@ use halite_core::{
     program_text::{Token, is_bytecode, is_name_byte, tokens},
 };
 
-/// The facts that a program brings along, or those that a scan of its code finds.
+/// The facts that a program states, or those that a scan of its code finds.
 pub(crate) fn facts_of(program: &Program) -> Cow<'_, ProgramFacts> {
-    match &program.facts {
+    match program.code.facts() {
         Some(facts) => Cow::Borrowed(facts),
-        None => Cow::Owned(scan(&program.code)),
+        None => Cow::Owned(scan(program.code.bytes())),
     }
 }
 
@@ -29,6 +29,7 @@ pub(crate) fn scan(code: &[u8]) -> ProgramFacts {
         convolutions: has_convolution(code),
         bf16: has_bf16(code),
         one_function: has_attribute(code, b"xla_cpu_small_call"),
+        ..crate::hostile::facts(code)
     }
 }
 

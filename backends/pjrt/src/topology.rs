@@ -278,7 +278,7 @@ impl Topology {
             .map_err(|message| {
                 Error::invalid(OP, format!("`{}`: {message}", program.name)).on(&self.platform)
             })?;
-        let mut code = program.code.to_vec();
+        let mut code = program.code.bytes().to_vec();
         let format = "mlir";
         let c_program = PJRT_Program {
             code: code.as_mut_ptr().cast(),

@@ -79,7 +79,9 @@ impl Work {
 
     fn alone() -> Program {
         let mut program = product(1);
-        let code = std::str::from_utf8(&program.code).unwrap().to_owned();
+        let code = std::str::from_utf8(program.code.bytes())
+            .unwrap()
+            .to_owned();
         let code: String = code
             .split(" {sdy.sharding")
             .enumerate()

@@ -19,7 +19,8 @@ use halite::{
 };
 use halite_benches::{ProcessorClock, exit_code};
 use halite_core::{
-    Arg, CompileOptions, DType, DeviceBuffers, HostBytes, Loaded, Program, Signature, TensorType,
+    Arg, Code, CompileOptions, DType, DeviceBuffers, HostBytes, Loaded, Program, Signature,
+    TensorType,
 };
 
 #[global_allocator]
@@ -136,7 +137,7 @@ fn program(text: &str) -> Result<Program> {
     };
     Ok(Program {
         name: Arc::from("operation"),
-        code: Arc::from(text.as_bytes()),
+        code: Code::from(text.as_bytes()),
         signature: Signature {
             inputs: types(&main.body.arguments)?,
             outputs: types(&main.body.results)?,
@@ -144,7 +145,6 @@ fn program(text: &str) -> Result<Program> {
         },
         partitions: 1,
         replicas: 1,
-        facts: None,
     })
 }
 

@@ -115,7 +115,7 @@ fn transposes(program: &Program) -> Result<(usize, usize)> {
         }
     }
     let mut sum = (0, 0);
-    for function in &Module::read(&program.code)?.functions {
+    for function in &Module::read(program.code.bytes())?.functions {
         add(function, &function.body, &mut sum);
     }
     Ok(sum)

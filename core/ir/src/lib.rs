@@ -62,6 +62,7 @@ mod literal;
 mod op;
 mod passes;
 mod print;
+mod program;
 mod rules;
 mod samples;
 mod scanned;
@@ -87,7 +88,8 @@ pub use passes::{
     one_function, optimize, unrolled, with_kernels, with_precision, with_signature,
     without_long_chains,
 };
-pub use print::{program, text};
+pub use print::text;
+pub use program::{program, without_attribute};
 pub use rules::{Linearity, Rules};
 pub use samples::{Call, Meeting, Place, Samples, Shared, samples};
 pub use scanned::scanned;

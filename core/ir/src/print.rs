@@ -6,7 +6,6 @@
 mod attributes;
 mod collectives;
 mod constant;
-mod facts;
 mod ops;
 mod reduce;
 mod regions;
@@ -15,55 +14,10 @@ mod writer;
 
 use std::sync::Arc;
 
-use halite_core::{MeshShape, Program, Result, Signature, TensorType};
+use halite_core::{MeshShape, Result, TensorType};
 
-use crate::{
-    Graph, Interface, Node, Port, Value,
-    interface::{check, shard},
-    legalize::located,
-};
+use crate::{Graph, Interface, Node, Port, Value, interface::check, legalize::located};
 use writer::{Name, Writer};
-
-/// Prints the graph as a program for a backend: its text, and the types of one device's shards.
-///
-/// ```
-/// use halite_core::{DType, TensorType};
-/// use halite_ir::{Graph, Interface, Op, UnaryOp, program};
-///
-/// let mut graph = Graph::new();
-/// let x = graph.input(TensorType::new(DType::F32, [2]));
-/// let y = graph.push(Op::Unary(UnaryOp::Tanh), &[x], None).unwrap()[0];
-/// graph.set_outputs(vec![y]);
-/// let program = program(&graph, &Interface { aliases: vec![(0, 0)], ..Interface::new("activation") }).unwrap();
-/// assert_eq!(program.signature.donated, [0]);
-/// ```
-///
-/// # Errors
-/// The errors of [`text`]; also if the program is for several devices and an input or output has no
-/// [`Port::spec`], or one that does not divide it.
-pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
-    let code = text(graph, interface)?;
-    let shards = |values: &[Value], ports: &[Port], what: &str| -> Result<Vec<TensorType>> {
-        let shard =
-            |(i, &value): (usize, &Value)| shard(interface, graph.ty(value), ports.get(i), what, i);
-        values.iter().enumerate().map(shard).collect()
-    };
-    let mut donated: Vec<usize> = interface.aliases.iter().map(|&(input, _)| input).collect();
-    donated.sort_unstable();
-    let partitions = interface.mesh.as_ref().map_or(1, MeshShape::size);
-    Ok(Program {
-        name: Arc::from(interface.name.as_str()),
-        code: Arc::from(code.into_bytes()),
-        signature: Signature {
-            inputs: shards(graph.inputs(), &interface.inputs, "input")?,
-            outputs: shards(graph.outputs(), &interface.outputs, "output")?,
-            donated,
-        },
-        partitions,
-        replicas: interface.replicas,
-        facts: facts::facts(graph, partitions, interface.one_function),
-    })
-}
 
 /// Prints the graph as StableHLO text.
 ///

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{DType, Mesh, PartitionSpec};
+use crate::{Code, DType, Mesh, PartitionSpec};
 
 #[test]
 fn stored_type_may_differ_from_the_reported_type() {
@@ -62,14 +62,13 @@ fn read_beyond_host_memory_is_an_error() {
     let ty = TensorType::new(DType::U8, [HUGE]);
     let program = crate::Program {
         name: "huge".into(),
-        code: Arc::default(),
+        code: Code::from(""),
         signature: crate::Signature {
             outputs: vec![ty.clone()],
             ..crate::Signature::default()
         },
         partitions: 1,
         replicas: 1,
-        facts: None,
     };
     let loaded = client
         .compile(&program, &crate::CompileOptions::default())

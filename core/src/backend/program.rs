@@ -1,4 +1,4 @@
-//! Programs for a backend: their text and signature, options of the compiler, and the memory that
+//! Programs for a backend: their code and signature, options of the compiler, and the memory that
 //! they take.
 
 use std::{
@@ -6,15 +6,16 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use crate::{DeviceId, ProgramFacts, TensorType};
+use super::Code;
+use crate::{DeviceId, TensorType};
 
 /// A StableHLO program with its signature.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Name for dumps, reports and errors.
     pub name: Arc<str>,
-    /// StableHLO, as MLIR text or bytecode.
-    pub code: Arc<[u8]>,
+    /// StableHLO.
+    pub code: Code,
     /// Types of arguments and results, per device.
     pub signature: Signature,
     /// Number of SPMD partitions: devices that share one run, each with its shards of the tensors.
@@ -23,9 +24,6 @@ pub struct Program {
     /// Number of replicas: runs side by side on tensors of their own, which collectives exchange.
     /// At least 1.
     pub replicas: usize,
-    /// Properties of the code that a backend would otherwise search it for, as it does if they are
-    /// `None`.
-    pub facts: Option<ProgramFacts>,
 }
 
 impl Program {

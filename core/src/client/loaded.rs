@@ -234,7 +234,6 @@ mod tests {
             },
             partitions: 1,
             replicas: 1,
-            facts: None,
         };
         let cause = CompileCause {
             largest: vec![LargeBuffer {

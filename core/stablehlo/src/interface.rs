@@ -5,7 +5,7 @@ mod shardy;
 
 use std::{collections::HashMap, sync::Arc};
 
-use halite_core::{Error, ErrorKind, HloSharding, Program, Result, Signature, TensorType};
+use halite_core::{Code, Error, ErrorKind, HloSharding, Program, Result, Signature, TensorType};
 
 use crate::{
     Attribute, Attributes, Function, Module, RankedType, ShardySharding, Type, ValueId,
@@ -91,15 +91,14 @@ impl Interface {
         Ok(())
     }
 
-    /// The program of this interface whose code, text or bytecode, was read.
-    pub fn program(&self, code: Arc<[u8]>) -> Program {
+    /// The program of this interface, which was read from `code`.
+    pub fn program(&self, code: impl Into<Code>) -> Program {
         Program {
             name: self.name.clone(),
-            code,
+            code: code.into(),
             signature: self.signature(),
             partitions: self.partitions,
             replicas: self.replicas,
-            facts: None,
         }
     }
 }

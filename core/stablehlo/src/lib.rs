@@ -14,6 +14,7 @@ mod attribute;
 mod build;
 mod bytecode;
 mod chlo;
+mod code;
 mod inline;
 mod interface;
 mod module;
@@ -27,6 +28,7 @@ mod version;
 mod vhlo;
 
 pub use attribute::{Attribute, Attributes, Dense};
+pub use code::ProgramModule;
 pub use interface::{Interface, InterfaceTensor};
 pub use module::{Function, Module, Operation, Position, Region, SourceLine, ValueId};
 pub use ops::{

@@ -62,6 +62,12 @@ impl Module {
         }
     }
 
+    /// Bytes that it takes, an estimate: its operations and constants.
+    pub fn size(&self) -> u64 {
+        let functions = self.functions.iter();
+        functions.map(|function| function.body.size()).sum()
+    }
+
     fn count(&self, name: &str) -> usize {
         match self.attributes.get(name) {
             Some(&Attribute::Int(count, _)) => usize::try_from(count).unwrap_or(1).max(1),
@@ -120,6 +126,20 @@ pub struct Region {
     pub operations: Vec<Operation>,
     /// Operands of the terminator (`stablehlo.return`, `func.return`, `sdy.return`).
     pub results: Vec<ValueId>,
+}
+
+impl Region {
+    fn size(&self) -> u64 {
+        let of_operation = |operation: &Operation| {
+            let constant = match &operation.kind {
+                OpKind::Constant(value) => value.bytes.len(),
+                _ => 0,
+            };
+            let regions = operation.regions.iter().map(Region::size).sum::<u64>();
+            (size_of::<Operation>() + constant) as u64 + regions
+        };
+        self.operations.iter().map(of_operation).sum()
+    }
 }
 
 /// One operation.

@@ -237,3 +237,15 @@ fn optional(f: &mut Formatter<'_>, attributes: &Attributes) -> Result {
 fn field(f: &mut Formatter<'_>, name: &str, value: &Attribute) -> Result {
     write!(f, "{}", Field { name, value })
 }
+
+impl Module {
+    /// MLIR text with source lines.
+    pub fn to_text(&self) -> String {
+        self.to_string()
+    }
+
+    /// Calls `each` with the pieces of the text without source lines.
+    pub fn write_without_locations(&self, each: &mut dyn FnMut(&[u8])) {
+        halite_core::program_text::without_locations(self.to_string().as_bytes(), each);
+    }
+}

@@ -12,9 +12,9 @@ pub struct ShardyMesh {
 }
 
 impl ShardyMesh {
-    /// Number of devices. The mesh must be valid.
+    /// Number of devices. Saturates, which that of a valid mesh does not.
     pub(crate) fn size(&self) -> usize {
-        self.axes.iter().map(|(_, size)| size).product()
+        (self.axes.iter()).fold(1, |devices: usize, (_, size)| devices.saturating_mul(*size))
     }
 
     /// Size of the axis with this name.

@@ -273,7 +273,7 @@ fn no_gradient_of_a_whole_weight_is_computed() {
     let refs = (Tree::leaf_refs(&adapted), Tree::leaf_refs(&inputs));
     let specs = refs.map_leaves(|_, array| halite_nn::ArraySpec::of(array));
     let lowered = program(client).lower(&Empty::new(), &specs).unwrap();
-    let text = String::from_utf8_lossy(&lowered.program.code).into_owned();
+    let text = String::from_utf8_lossy(lowered.program.code.bytes()).into_owned();
     let products = |ty: &str| {
         let code = |line: &'_ str| line.split(" loc(").next().unwrap_or_default().to_owned();
         let lines = text.lines().map(code);

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use halite_core::{Error, Launches, Result, program_text::without_locations};
+use halite_core::{Code, Error, Launches, Result};
 
 /// Least limit of the wait for processes that still compile the program.
 const COMPILING: Duration = Duration::from_secs(300);
@@ -25,11 +25,11 @@ pub(crate) struct SharedProgram {
 }
 
 impl SharedProgram {
-    /// The program with this text, which does not have the number of the job. Processes wait for
+    /// The program with this code, which does not have the number of the job. Processes wait for
     /// each other for `patience`, and at least for as long as compiling may take.
-    pub(crate) fn new(launches: &Arc<Launches>, patience: Duration, code: &[u8]) -> Self {
+    pub(crate) fn new(launches: &Arc<Launches>, patience: Duration, code: &Code) -> Self {
         let mut hasher = DefaultHasher::new();
-        without_locations(code, |piece| hasher.write(piece));
+        code.without_locations(|piece| hasher.write(piece));
         SharedProgram {
             launches: launches.clone(),
             patience: patience.max(COMPILING),

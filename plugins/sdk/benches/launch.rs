@@ -83,7 +83,6 @@ fn program(inputs: usize) -> Program {
         },
         partitions: 1,
         replicas: 1,
-        facts: None,
     }
 }
 
@@ -117,8 +116,8 @@ fn through_table(inputs: usize, with_event: bool) -> impl FnMut() {
         let client = create.client;
         let code = program(inputs).code;
         let program = PJRT_Program {
-            code: code.as_ptr().cast_mut().cast(),
-            code_size: code.len(),
+            code: code.bytes().as_ptr().cast_mut().cast(),
+            code_size: code.bytes().len(),
             format: "mlir".as_ptr().cast(),
             format_size: 4,
             ..PJRT_Program::new()

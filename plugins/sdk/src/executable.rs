@@ -181,7 +181,7 @@ impl Compiled {
         let code = as_bytes(code);
         let compilation = Compilation::decode(options, &client.local_devices())?;
         let interface = program::read(code, compilation.replicas, compilation.partitions)?;
-        let program = interface.program(code.into());
+        let program = interface.program(code);
         let mut digest = Sha256::new();
         for part in [
             client.platform().as_bytes(),

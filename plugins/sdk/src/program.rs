@@ -32,7 +32,7 @@ pub(crate) fn read(code: &[u8], replicas: usize, partitions: usize) -> Outcome<I
 /// and the operation.
 pub fn parse(program: &Program) -> Result<Module> {
     let read = || {
-        let mut module = Module::read(&program.code)?;
+        let mut module = Module::from_code(&program.code)?;
         module.set_devices(program.replicas, program.partitions);
         module.verify()?;
         module.interface()?.check_signature(&program.signature)?;

@@ -58,10 +58,7 @@ fn refused(body: &str) -> Error {
 
 fn refused_program(code: String) -> Error {
     let module = Module::read(code.as_bytes()).unwrap();
-    let program = module
-        .interface()
-        .unwrap()
-        .program(code.into_bytes().into());
+    let program = module.interface().unwrap().program(code);
     let compiled = direct()
         .unwrap()
         .compile(&program, &CompileOptions::default());

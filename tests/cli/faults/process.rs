@@ -136,7 +136,6 @@ fn exceptions_while_compiling_leave_the_client_usable() {
             },
             partitions: 1,
             replicas: 1,
-            facts: None,
         };
         for _ in 0..2 {
             let error = client

@@ -28,7 +28,6 @@ fn product(rows: usize) -> Program {
         signature,
         partitions: 1,
         replicas: 1,
-        facts: None,
     }
 }
 

@@ -311,7 +311,7 @@ fn scanned_transformer_compiles_under_fsdp() {
         let target = target(name).unwrap();
         let step = transformer(&target, &[("data", devices)], Strategy::fsdp());
         assert!(
-            String::from_utf8_lossy(&step.program.code).contains("stablehlo.while"),
+            String::from_utf8_lossy(step.program.code.bytes()).contains("stablehlo.while"),
             "the layers are one loop"
         );
         let (compiled, _) = compiles_step(name, &target, &step);

@@ -288,7 +288,6 @@ fn error_names_the_file_of_a_rejected_program() {
         signature: Signature::default(),
         partitions: 1,
         replicas: 1,
-        facts: None,
     };
     let error = client
         .compile(&program, &CompileOptions::default())

@@ -180,7 +180,6 @@ fn text(code: &str) -> Program {
         signature,
         partitions: 1,
         replicas: 1,
-        facts: None,
     }
 }
 

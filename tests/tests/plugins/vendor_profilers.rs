@@ -16,7 +16,7 @@ use halite::{
     train::{Trainer, TrainerBuilder},
 };
 use halite_backends::{Accelerator, OpenOptions, Target};
-use halite_core::{CompileOptions, DType, Program, Signature, TensorType};
+use halite_core::{Code, CompileOptions, DType, Program, Signature, TensorType};
 use halite_fetch::Quiet;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -48,11 +48,10 @@ fn compiling_for_an_absent_device_is_recorded() {
         };
         let program = Program {
             name: "f".into(),
-            code: Arc::from(code.as_bytes()),
+            code: Code::from(code.as_bytes()),
             signature,
             partitions: 1,
             replicas: 1,
-            facts: None,
         };
         open.compile(&program, &CompileOptions::default()).unwrap();
         let recorded = profiling.stop().unwrap();

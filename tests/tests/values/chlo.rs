@@ -337,9 +337,7 @@ fn atan_of_the_cpu_plugin_is_wrong() {
         devices: vec![client.local_devices()[0]],
         ..Default::default()
     };
-    let loaded = client
-        .compile(&interface.program(code.as_bytes().into()), &options)
-        .unwrap();
+    let loaded = client.compile(&interface.program(code), &options).unwrap();
     let x_on_device = Array::upload(client, &input, &sharding).unwrap();
     let results = loaded
         .launch(vec![Arg::Borrow(x_on_device.shards())])

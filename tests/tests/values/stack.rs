@@ -392,7 +392,7 @@ fn measured(layers: usize, width: usize, rows: usize, run: Run) -> Measured {
         .compile(&program, &CompileOptions::default())
         .unwrap();
     Measured {
-        text: program.code.len(),
+        text: program.code.bytes().len(),
         seconds: start.elapsed().as_secs_f64(),
         memory: loaded.memory().unwrap(),
     }

@@ -240,7 +240,9 @@ fn program_size_is_independent_of_depth() {
         let graph = halite_ir::optimize(cx.graph(&inputs, &outputs).unwrap());
         let program =
             halite_tests::eval::program(&graph, &halite_ir::Interface::new("step")).unwrap();
-        String::from_utf8_lossy(&program.code).lines().count()
+        String::from_utf8_lossy(program.code.bytes())
+            .lines()
+            .count()
     };
     let few = size(2);
     assert!(few > 100, "{few} lines");

@@ -38,11 +38,16 @@ fn without_data(properties: &[(&str, &str)], change: impl FnOnce(&mut Values<'_>
         mesh: "mesh(data=1)".into(),
         strategy: "dp".into(),
         plugin: "cpu 1".into(),
-        step: b"add %0 loc(#loc1)\n#loc1 = loc(\"a.rs\":1:1)\n",
+        step: code("add %0 loc(#loc1)\n#loc1 = loc(\"a.rs\":1:1)\n"),
         properties: &properties,
     };
     change(&mut values);
     Identity::new(values)
+}
+
+/// A program of this text.
+fn code(text: &str) -> &'static Code {
+    Box::leak(Box::new(Code::from(text)))
 }
 
 fn with_data(digest: Option<&str>) -> Identity {
@@ -256,12 +261,12 @@ fn data_are_digested_in_the_background() {
 fn another_program_of_the_same_values_is_a_warning() {
     let saved = identity(&[], |_| ());
     let moved = identity(&[], |values| {
-        values.step = b"add %0 loc(#loc7)\n#loc7 = loc(\"b.rs\":9:9)\n"
+        values.step = code("add %0 loc(#loc7)\n#loc7 = loc(\"b.rs\":9:9)\n")
     });
     assert_eq!(moved, saved);
     let other = |change: fn(&mut Values<'_>)| {
         let change = |values: &mut Values<'_>| {
-            values.step = b"multiply %0 loc(#loc1)\n";
+            values.step = code("multiply %0 loc(#loc1)\n");
             change(values);
         };
         identity(&[], change).compare(&saved, &["seed".into()])

@@ -1,9 +1,10 @@
 //! Text of programs and optimizers, without parts that differ between equal runs.
 
+use halite_core::Code;
 use halite_telemetry::program_digest;
 
 /// Returns the version of halite, and a digest of a program without its source locations.
-pub(super) fn digest_of_program(code: &[u8]) -> String {
+pub(super) fn digest_of_program(code: &Code) -> String {
     let digest = program_digest(code);
     format!("{} sha256 {digest}", env!("CARGO_PKG_VERSION"))
 }

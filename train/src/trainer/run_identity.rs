@@ -6,6 +6,8 @@ use halite_data::{Dataset, Loader};
 use halite_nn::Optimizer;
 
 use super::Trainer;
+use halite_core::Code;
+
 use crate::{
     Limit, Property, Strategy, TrainerOptions,
     identity::{Data, Identity, PendingIdentity, Values},
@@ -20,7 +22,7 @@ impl Trainer {
         validation: &[NamedSet],
         optimizer: &O,
         strategy: &Strategy,
-        step: &[u8],
+        step: &Code,
         frozen: Option<Property>,
     ) -> PendingIdentity {
         let TrainerOptions {

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use halite_core::{
-    Arg, Backend, CompileOptions, DType, Device, Executable, HostBytes, Launch, Program, Signature,
-    TensorType, custom_call, wait::Work,
+    Arg, Backend, Code, CompileOptions, DType, Device, Executable, HostBytes, Launch, Program,
+    Signature, TensorType, custom_call, wait::Work,
 };
 
 use super::*;
@@ -25,7 +25,7 @@ fn program(code: &str) -> Program {
     let ty = TensorType::new(DType::F32, []);
     Program {
         name: Arc::from("step"),
-        code: Arc::from(code.as_bytes()),
+        code: Code::from(code.as_bytes()),
         signature: Signature {
             inputs: vec![ty.clone()],
             outputs: vec![ty],
@@ -33,7 +33,6 @@ fn program(code: &str) -> Program {
         },
         partitions: 1,
         replicas: 1,
-        facts: None,
     }
 }
 

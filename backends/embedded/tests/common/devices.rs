@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use halite_core::{
-    Arg, Client, CompileOptions, DType, DeviceBuffers, HostArray, HostBytes, Placement, Program,
-    Result, Signature, TensorType,
+    Arg, Client, Code, CompileOptions, DType, DeviceBuffers, HostArray, HostBytes, Placement,
+    Program, Result, Signature, TensorType,
 };
 use halite_embedded::{Embedded, Options};
 
@@ -21,7 +21,7 @@ pub(crate) fn program(code: &str, input: &[usize], output: &[usize]) -> Program 
     let ty = |dims| TensorType::new(DType::F32, dims);
     Program {
         name: Arc::from("test"),
-        code: Arc::from(code.as_bytes()),
+        code: Code::from(code.as_bytes()),
         signature: Signature {
             inputs: vec![ty(input)],
             outputs: vec![ty(output)],
@@ -29,7 +29,6 @@ pub(crate) fn program(code: &str, input: &[usize], output: &[usize]) -> Program 
         },
         partitions: 1,
         replicas: 1,
-        facts: None,
     }
 }
 

@@ -7,7 +7,7 @@ pub(crate) mod interpreted;
 use std::sync::Arc;
 
 use halite_core::{
-    Arg, Client, CompileOptions, DType, DeviceBuffers, HostBytes, Loaded, Program, Result,
+    Arg, Client, Code, CompileOptions, DType, DeviceBuffers, HostBytes, Loaded, Program, Result,
     Signature, TensorType,
 };
 use halite_embedded::{Embedded, Mode, Options};
@@ -38,7 +38,7 @@ pub(crate) fn program(text: &str) -> Program {
     };
     Program {
         name: Arc::from("test"),
-        code: Arc::from(text.as_bytes()),
+        code: Code::from(text.as_bytes()),
         signature: Signature {
             inputs: main.body.arguments.iter().map(|id| ty(main, id)).collect(),
             outputs: main.body.results.iter().map(|id| ty(main, id)).collect(),
@@ -48,7 +48,6 @@ pub(crate) fn program(text: &str) -> Program {
         },
         partitions: 1,
         replicas: 1,
-        facts: None,
     }
 }
 

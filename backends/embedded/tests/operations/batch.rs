@@ -3,7 +3,7 @@
 use std::{fmt::Write, sync::Arc};
 
 use halite_core::{
-    Arg, Client, CompileOptions, DeviceBuffers, HostBytes, Program, Result, Signature,
+    Arg, Client, Code, CompileOptions, DeviceBuffers, HostBytes, Program, Result, Signature,
 };
 
 use crate::operations::draft::{Case, join, tensor_type};
@@ -91,7 +91,7 @@ pub(crate) fn program(cases: &[&Case]) -> Program {
     let inputs = cases.iter().flat_map(|case| &case.inputs);
     Program {
         name: Arc::from("operations"),
-        code: Arc::from(code.as_bytes()),
+        code: Code::from(code.as_bytes()),
         signature: Signature {
             inputs: inputs.map(|input| tensor_type(&input.ty)).collect(),
             outputs: types.into_iter().map(tensor_type).collect(),
@@ -99,6 +99,5 @@ pub(crate) fn program(cases: &[&Case]) -> Program {
         },
         partitions: 1,
         replicas: 1,
-        facts: None,
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use halite_core::{
-    Arg, Backend, Buffer, CompileOptions, DType, DeviceId, Element, Executable, HostArray,
+    Arg, Backend, Buffer, Code, CompileOptions, DType, DeviceId, Element, Executable, HostArray,
     HostBytes, Launch, Program, Signature, TensorType,
 };
 use halite_pjrt::{Pjrt, PjrtBuffer, PjrtExecutable, Plugin};
@@ -119,7 +119,7 @@ pub(crate) fn program(
 ) -> Program {
     Program {
         name: Arc::from("test"),
-        code: Arc::from(code.as_bytes()),
+        code: Code::from(code.as_bytes()),
         signature: Signature {
             inputs: inputs.to_vec(),
             outputs: outputs.to_vec(),
@@ -127,7 +127,6 @@ pub(crate) fn program(
         },
         partitions: 1,
         replicas: 1,
-        facts: None,
     }
 }
 

@@ -11,7 +11,9 @@ use crate::common::{self, *};
 #[test]
 fn wrong_signature_is_refused() {
     let client = cpu(1);
-    let code = std::str::from_utf8(&add(4, false).code).unwrap().to_owned();
+    let code = std::str::from_utf8(add(4, false).code.bytes())
+        .unwrap()
+        .to_owned();
     let four = || f32s(&[4]);
     for (inputs, outputs, expected) in [
         (
@@ -240,7 +242,7 @@ fn impossible_numbers_of_devices_are_refused() {
 fn mixed_partitioner_annotations_are_refused() {
     let client = cpu(8);
     let mut program = sharded(8);
-    let code = std::str::from_utf8(&program.code).unwrap().replace(
+    let code = std::str::from_utf8(program.code.bytes()).unwrap().replace(
         "tf.aliasing_output",
         "mhlo.sharding = \"{replicated}\", tf.aliasing_output",
     );

@@ -186,7 +186,7 @@ fn program(client: &Client, shape: &ConvShape, dtype: DType, pass: usize) -> Pro
 fn is_called(program: &Program, left: &Array, right: &Array) -> Result<bool> {
     let specs = (Leaf(ArraySpec::of(left)), Leaf(ArraySpec::of(right)));
     let lowered = program.lower(&Empty::new(), &specs)?;
-    let code = String::from_utf8_lossy(&lowered.program.code).into_owned();
+    let code = String::from_utf8_lossy(lowered.program.code.bytes()).into_owned();
     Ok(code.contains("@\"halite_convolution"))
 }
 

@@ -62,7 +62,7 @@ fn interface_has_the_types_of_main() {
     assert_eq!(signature.outputs, [ty]);
     assert_eq!(signature.donated, [0usize; 0]);
     assert_eq!(interface.inputs[0].sharding, None);
-    let program = interface.program(b"code"[..].into());
+    let program = interface.program(&b"code"[..]);
     assert_eq!(program.signature, signature);
     assert_eq!(program.devices(), 1);
 }

@@ -176,8 +176,9 @@ fn random_operations_agree_with_xla() {
         let case = draw_case(&mut random, 100);
         let program = program(&case.graph, &Interface::new("random")).unwrap();
         let xla = run(client(), &program, &case.inputs).unwrap();
-        let own = run(&embedded, &program, &case.inputs)
-            .unwrap_or_else(|error| panic!("{error}\n{}", String::from_utf8_lossy(&program.code)));
+        let own = run(&embedded, &program, &case.inputs).unwrap_or_else(|error| {
+            panic!("{error}\n{}", String::from_utf8_lossy(program.code.bytes()))
+        });
         for ((op, own), xla) in case.ops.iter().zip(&own).zip(&xla) {
             let dtypes = counts.entry(name_of(op)).or_default();
             *dtypes.entry(own.ty().dtype().name()).or_default() += 1;

@@ -180,7 +180,7 @@ fn replicas(op: Op, inputs: &[HostArray; 4]) -> Vec<HostArray> {
         },
     )
     .unwrap();
-    let text = String::from_utf8(program.code.to_vec()).unwrap();
+    let text = String::from_utf8(program.code.bytes().to_vec()).unwrap();
     let loaded = client()
         .compile(&program, &CompileOptions::default())
         .unwrap_or_else(|error| panic!("{error}\n{text}"));

@@ -71,7 +71,7 @@ proptest! {
         // The client compares the types that the compiler found with those of the signature.
         let program = program(&graph, &Interface::new("random")).unwrap();
         if let Err(error) = client().compile(&program, &CompileOptions::default()) {
-            return Err(TestCaseError::fail(format!("{error}\n{}", String::from_utf8_lossy(&program.code))));
+            return Err(TestCaseError::fail(format!("{error}\n{}", String::from_utf8_lossy(program.code.bytes()))));
         }
     }
 

@@ -54,7 +54,7 @@ fn graph_of(op: Op, inputs: &[&HostArray]) -> Graph {
 /// The outputs of `graph` on `inputs`, of one device.
 pub(crate) fn run_graph(graph: &Graph, inputs: &[&HostArray]) -> Vec<HostArray> {
     let program = program(graph, &Interface::new("test")).unwrap();
-    let text = || String::from_utf8(program.code.to_vec()).unwrap();
+    let text = || String::from_utf8(program.code.bytes().to_vec()).unwrap();
     let client = client();
     let loaded = client
         .compile(&program, &CompileOptions::default())

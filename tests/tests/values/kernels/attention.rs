@@ -172,7 +172,7 @@ fn calls(dtype: DType, positions: usize, kernels: Kernels, masked: bool) -> Vec<
     let (inputs, mesh) = (vec![Leaf(ty); 3], MeshShape::new([("data", 1)]).unwrap());
     let lowered = lower(&function, &Empty::new(), &inputs, &mesh, &capabilities);
     let program = lowered.unwrap().program;
-    let text = String::from_utf8_lossy(&program.code);
+    let text = String::from_utf8_lossy(program.code.bytes());
     let known = ["halite_attention", "halite_attention_gradient"];
     known
         .into_iter()

@@ -148,7 +148,7 @@ fn loops_pass_the_whole_stack() {
         let stack = ty(&[4, 256, 256]).stored_as(stored);
         let inputs = (Leaf(ty(&[1, 1, 256])), Leaf(stack));
         let lowered = lower(&function, &Empty::new(), &inputs, &mesh, &capabilities).unwrap();
-        let text = String::from_utf8(lowered.program.code.to_vec()).unwrap();
+        let text = String::from_utf8(lowered.program.code.bytes().to_vec()).unwrap();
         let call = format!("tensor<1x256xf32>, tensor<4x256x256x{name}>, tensor<i32>) -> ");
         assert!(text.contains(&call), "{text}");
     }

@@ -106,7 +106,7 @@ fn program(
 }
 
 fn is_one_function(program: &Program) -> bool {
-    program.facts.as_ref().unwrap().one_function
+    program.code.facts().unwrap().one_function
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn plan_for_cpus_has_the_program_that_is_trained() {
         let task = Classify::<Mlp<()>>::new();
         let planned =
             plan::lower(&target, task, model(), Adam::new(1e-3), &batch, &options).unwrap();
-        let planned = String::from_utf8(planned.program.code.to_vec()).unwrap();
+        let planned = String::from_utf8(planned.program.code.bytes().to_vec()).unwrap();
         let trained = trained(&strategy, precision);
         let different = planned.lines().zip(trained.lines()).find(|(a, b)| a != b);
         assert_eq!(different, None, "{precision}");

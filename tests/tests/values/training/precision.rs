@@ -325,7 +325,7 @@ fn sensitive_operations_stay_in_f32() {
             ..LowerOptions::new(&mesh, Strategy::default())
         };
         let step = lower_step(Arms, Net::new(), Adam::new(1e-2), &fields, &options).unwrap();
-        let text = String::from_utf8(step.program.code.to_vec()).unwrap();
+        let text = String::from_utf8(step.program.code.bytes().to_vec()).unwrap();
         let lines = |op: &str| {
             text.lines()
                 .filter(|line| {
