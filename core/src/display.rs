@@ -32,15 +32,9 @@ impl fmt::Display for HostArray {
             DType::F64 => self.floats(&shown, |x: f64| x),
             DType::C64 => self.complex(&shown, |[re, im]: [f32; 2]| [re.into(), im.into()]),
             DType::C128 => self.complex(&shown, |x: [f64; 2]| x),
-            DType::F8E3M4
-            | DType::F8E4M3
-            | DType::F8E4M3Fn
-            | DType::F8E4M3Fnuz
-            | DType::F8E4M3B11Fnuz
-            | DType::F8E5M2
-            | DType::F8E5M2Fnuz
-            | DType::F8E8M0Fnu => Ok(float_texts(shown.iter().map(|&index| {
-                float8(self.ty().dtype(), self.bytes()[index]).unwrap_or(f64::NAN)
+            // 8-bit floats, which have no Rust type.
+            dtype => Ok(float_texts(shown.iter().map(|&index| {
+                float8(dtype, self.bytes()[index]).unwrap_or(f64::NAN)
             }))),
         };
         let text = text.map_err(|_| fmt::Error)?;

@@ -1,78 +1,24 @@
 //! Element types, and their Rust types on the host.
 
-mod float8;
+mod element_type;
+mod float_format;
+mod names;
+mod table;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
 use bytemuck::checked::CheckedCastError;
 
-pub use float8::float8;
-
-/// Element type of a tensor.
-///
-/// halite's operations compute with the types from `bool` to `f64`. Arrays of 8-bit floats and of
-/// complex numbers can be transferred, and are arguments and results of programs from elsewhere.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[allow(
-    missing_docs,
-    reason = "each name says it: signedness or float, and bits"
-)]
-pub enum DType {
-    Bool,
-    S8,
-    S16,
-    S32,
-    S64,
-    U8,
-    U16,
-    U32,
-    U64,
-    F16,
-    Bf16,
-    F32,
-    F64,
-    F8E3M4,
-    F8E4M3,
-    F8E4M3Fn,
-    F8E4M3Fnuz,
-    F8E4M3B11Fnuz,
-    F8E5M2,
-    F8E5M2Fnuz,
-    F8E8M0Fnu,
-    /// Complex: two `f32`, the real part first.
-    C64,
-    /// Complex: two `f64`, the real part first.
-    C128,
-}
+use self::table::Row;
+pub use self::{
+    element_type::ElementClass,
+    float_format::{FloatFormat, SpecialValues},
+    table::{DType, ElementType},
+};
 
 impl DType {
-    /// All element types, from narrow to wide within each family.
-    pub const ALL: [DType; 23] = [
-        DType::Bool,
-        DType::S8,
-        DType::S16,
-        DType::S32,
-        DType::S64,
-        DType::U8,
-        DType::U16,
-        DType::U32,
-        DType::U64,
-        DType::F16,
-        DType::Bf16,
-        DType::F32,
-        DType::F64,
-        DType::F8E3M4,
-        DType::F8E4M3,
-        DType::F8E4M3Fn,
-        DType::F8E4M3Fnuz,
-        DType::F8E4M3B11Fnuz,
-        DType::F8E5M2,
-        DType::F8E5M2Fnuz,
-        DType::F8E8M0Fnu,
-        DType::C64,
-        DType::C128,
-    ];
-
     /// The element types that halite's operations compute with.
     pub fn computed() -> impl Iterator<Item = DType> {
         DType::ALL.into_iter().filter(|dtype| dtype.is_computed())
@@ -84,22 +30,9 @@ impl DType {
     }
 
     /// Size in bytes of one element on the host and in row-major device memory.
+    #[inline]
     pub const fn size(self) -> usize {
-        match self {
-            DType::Bool | DType::S8 | DType::U8 => 1,
-            DType::F8E3M4
-            | DType::F8E4M3
-            | DType::F8E4M3Fn
-            | DType::F8E4M3Fnuz
-            | DType::F8E4M3B11Fnuz
-            | DType::F8E5M2
-            | DType::F8E5M2Fnuz
-            | DType::F8E8M0Fnu => 1,
-            DType::S16 | DType::U16 | DType::F16 | DType::Bf16 => 2,
-            DType::S32 | DType::U32 | DType::F32 => 4,
-            DType::S64 | DType::U64 | DType::F64 | DType::C64 => 8,
-            DType::C128 => 16,
-        }
+        self.element_type().size()
     }
 
     /// Returns whether it is `f16`, `bf16`, `f32` or `f64`.
@@ -124,37 +57,35 @@ impl DType {
 
     /// The usual short name: `f32`, `bf16`, `s32`, `u8`, `bool`.
     pub const fn name(self) -> &'static str {
-        match self {
-            DType::Bool => "bool",
-            DType::S8 => "s8",
-            DType::S16 => "s16",
-            DType::S32 => "s32",
-            DType::S64 => "s64",
-            DType::U8 => "u8",
-            DType::U16 => "u16",
-            DType::U32 => "u32",
-            DType::U64 => "u64",
-            DType::F16 => "f16",
-            DType::Bf16 => "bf16",
-            DType::F32 => "f32",
-            DType::F64 => "f64",
-            DType::F8E3M4 => "f8e3m4",
-            DType::F8E4M3 => "f8e4m3",
-            DType::F8E4M3Fn => "f8e4m3fn",
-            DType::F8E4M3Fnuz => "f8e4m3fnuz",
-            DType::F8E4M3B11Fnuz => "f8e4m3b11fnuz",
-            DType::F8E5M2 => "f8e5m2",
-            DType::F8E5M2Fnuz => "f8e5m2fnuz",
-            DType::F8E8M0Fnu => "f8e8m0fnu",
-            DType::C64 => "c64",
-            DType::C128 => "c128",
-        }
+        (self.row().name).expect("element types of arrays have a name")
     }
 
     /// The element type with this [`name`](Self::name).
     pub fn from_name(name: &str) -> Option<DType> {
         DType::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
+
+    /// The name in MLIR text: `i1`, `i32`, `f8E4M3FN`.
+    pub const fn mlir_name(self) -> &'static str {
+        self.row().mlir
+    }
+
+    /// The format of a float.
+    #[inline]
+    pub const fn float_format(self) -> Option<FloatFormat> {
+        self.element_type().float_format()
+    }
+
+    #[inline]
+    const fn row(self) -> &'static Row {
+        self.element_type().row()
+    }
+}
+
+/// The value of an 8-bit float with these bits; `None` for other types.
+pub fn float8(dtype: DType, bits: u8) -> Option<f64> {
+    let format = dtype.float_format().filter(|_| dtype.size() == 1)?;
+    Some(format.decode(bits.into()))
 }
 
 impl fmt::Display for DType {

@@ -5,9 +5,9 @@
 //! a [`Sharding`] distributes over a [`Mesh`] of devices. [`tree`] names, visits and rebuilds
 //! structs of tensors. An [`Observer`] sees what a client does.
 //!
-//! Nothing here knows a model or a file format, runs an operation, counts anything, reads an
-//! environment variable, or prints anything but warnings of a program without a `tracing`
-//! subscriber.
+//! Nothing here knows a model, or more of a file format than its names of element types, runs an
+//! operation, counts anything, reads an environment variable, or prints anything but warnings of a
+//! program without a `tracing` subscriber.
 //!
 //! ```
 //! use halite_core::{Array, Client, HostArray, Mesh, Null, PartitionSpec, Sharding};
@@ -82,7 +82,7 @@ pub use compile_cause::{CompileCause, InputChange, LargeBuffer, Reason, Stages};
 pub use device_spec::DeviceSpec;
 #[doc(hidden)]
 pub use device_spec::format_flops;
-pub use dtype::{DType, Element, float8};
+pub use dtype::{DType, Element, ElementClass, ElementType, FloatFormat, SpecialValues, float8};
 pub use error::{Error, ErrorKind, Result, Shortage};
 pub use format::{edit_distance, format_count, hex};
 pub use host::{AlignedBytes, HostArray, HostBytes, PinnedMemory};

@@ -13,7 +13,6 @@ mod write;
 use std::sync::Arc;
 
 use halite_core::TensorType;
-use halite_stablehlo::ElementType;
 
 pub use pytree::PyTree;
 
@@ -42,38 +41,6 @@ pub struct Exported {
     /// The program, a portable artifact of StableHLO.
     pub program: Arc<[u8]>,
 }
-
-/// Element types by their code in the schema. Codes without an element type are for keys of random
-/// numbers and for `float0`.
-const ELEMENT_TYPES: [Option<ElementType>; 27] = [
-    Some(ElementType::Bool),
-    Some(ElementType::S8),
-    Some(ElementType::S16),
-    Some(ElementType::S32),
-    Some(ElementType::S64),
-    Some(ElementType::U8),
-    Some(ElementType::U16),
-    Some(ElementType::U32),
-    Some(ElementType::U64),
-    Some(ElementType::F16),
-    Some(ElementType::F32),
-    Some(ElementType::F64),
-    Some(ElementType::C64),
-    Some(ElementType::C128),
-    Some(ElementType::Bf16),
-    Some(ElementType::S4),
-    Some(ElementType::U4),
-    Some(ElementType::F8E4M3B11Fnuz),
-    Some(ElementType::F8E4M3Fn),
-    Some(ElementType::F8E4M3Fnuz),
-    Some(ElementType::F8E5M2),
-    Some(ElementType::F8E5M2Fnuz),
-    None,
-    Some(ElementType::F8E4M3),
-    Some(ElementType::F8E3M4),
-    Some(ElementType::F8E8M0Fnu),
-    Some(ElementType::F4E2M1Fn),
-];
 
 /// Slots of the table `Exported`.
 mod slot {

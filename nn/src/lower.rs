@@ -14,12 +14,13 @@ use std::{
 };
 
 use halite_core::{
-    Capabilities, HostArray, Kernels, MeshShape, Program, Result, Stages,
+    Capabilities, DType, DTypePolicy, HostArray, Kernels, MeshShape, Program, Result, Stages,
     tree::{Family, Tree},
 };
 use halite_ir::{
-    Graph, Interface, Op, Port, around_faults, choose_kernels, has_checkpoint, narrow_convolutions,
-    narrow_matrices, one_function, unrolled, with_kernels, without_long_chains,
+    Graph, Interface, Op, Port, around_faults, choose_kernels, has_checkpoint, matrix_products,
+    narrow_convolutions, narrow_matrices, one_function, optimize, unrolled, with_kernels,
+    with_precision, with_signature, without_long_chains,
 };
 
 pub(crate) use self::function::Settings;
@@ -137,24 +138,75 @@ pub fn lower<S: Family, I: Family, O: Family>(
     Ok(lowered.with_shape(shape).0)
 }
 
-/// The optimized graph with calls of kernels, in the form that the compiler needs.
-fn for_compiler(graph: Graph, mesh: &MeshShape, capabilities: &Capabilities) -> Graph {
-    let graph = unrolled(graph, capabilities.unrolled);
-    let graph = match capabilities.narrow_convolutions {
-        true => narrow_convolutions(graph),
-        false => graph,
-    };
-    let graph = match capabilities.kernels {
-        Kernels::Off if capabilities.narrow_matrices && mesh.size() == 1 => narrow_matrices(graph),
+/// A pass of lowering, which returns the graph that it made of another.
+type Pass = (&'static str, fn(Graph, &Context<'_>) -> Graph);
+
+/// What passes know beside the graph.
+struct Context<'a> {
+    mesh: &'a MeshShape,
+    precision: &'a DTypePolicy,
+    capabilities: Capabilities,
+    /// Element types in which inputs and outputs are stored.
+    stored: [Vec<DType>; 2],
+}
+
+/// The passes to the graph that [`Lowered::graph`] is, in order.
+const OPTIMIZATION: &[Pass] = &[
+    ("choose kernels", |graph, cx| {
+        choose_kernels(graph, cx.capabilities.kernels, cx.mesh.size())
+    }),
+    ("stored types", |graph, cx| {
+        let [inputs, outputs] = &cx.stored;
+        with_signature(graph, inputs, outputs)
+    }),
+    ("precision", |graph, cx| {
+        with_precision(graph, cx.precision, &cx.capabilities.narrowing)
+    }),
+    ("matrix products", |graph, cx| match cx.mesh.size() {
+        1 => matrix_products(graph),
+        _ => graph,
+    }),
+    ("optimize", |graph, _| optimize(graph)),
+];
+
+/// The passes to the form that the compiler needs, in order.
+const FOR_COMPILER: &[Pass] = &[
+    ("unroll", |graph, cx| {
+        unrolled(graph, cx.capabilities.unrolled)
+    }),
+    ("narrow convolutions", |graph, cx| {
+        if cx.capabilities.narrow_convolutions {
+            narrow_convolutions(graph)
+        } else {
+            graph
+        }
+    }),
+    ("kernels", |graph, cx| match cx.capabilities.kernels {
+        Kernels::Off if cx.capabilities.narrow_matrices && cx.mesh.size() == 1 => {
+            narrow_matrices(graph)
+        }
         Kernels::Off => graph,
-        _ => with_kernels(graph, capabilities, mesh.size()),
-    };
+        _ => with_kernels(graph, &cx.capabilities, cx.mesh.size()),
+    }),
     // The plugin that compiles functions is XLA's for the CPU.
-    let graph = match capabilities.one_function {
-        true => without_long_chains(graph),
-        false => graph,
-    };
-    around_faults(graph, &capabilities.faults, mesh)
+    ("long chains", |graph, cx| {
+        if cx.capabilities.one_function {
+            without_long_chains(graph)
+        } else {
+            graph
+        }
+    }),
+    ("faults", |graph, cx| {
+        around_faults(graph, &cx.capabilities.faults, cx.mesh)
+    }),
+];
+
+/// Applies passes in order.
+fn run(passes: &[Pass], graph: Graph, context: &Context<'_>) -> Graph {
+    passes.iter().fold(graph, |graph, (name, pass)| {
+        let _span = tracing::trace_span!("pass", name).entered();
+        pass(graph, context)
+    })
 }
 
 /// The graph prepared to be one function, if it is small and the compiler makes functions.
@@ -186,21 +238,19 @@ fn lowered(
     let _span = tracing::trace_span!("print", program = name).entered();
     let stored =
         |ports: &[NamedType]| -> Vec<_> { ports.iter().map(|(_, ty)| ty.stored).collect() };
-    let capabilities = Capabilities {
-        unrolled: match settings.runs_once || has_checkpoint(&traced.graph) {
-            true => 0,
-            false => capabilities.unrolled,
+    let context = Context {
+        mesh,
+        precision,
+        capabilities: Capabilities {
+            unrolled: match settings.runs_once || has_checkpoint(&traced.graph) {
+                true => 0,
+                false => capabilities.unrolled,
+            },
+            ..*capabilities
         },
-        ..*capabilities
+        stored: [stored(&traced.inputs), stored(&traced.outputs)],
     };
-    let graph = choose_kernels(traced.graph, capabilities.kernels, mesh.size());
-    let graph = halite_ir::with_signature(graph, &stored(&traced.inputs), &stored(&traced.outputs));
-    let graph = halite_ir::with_precision(graph, precision, &capabilities.narrowing);
-    let graph = match mesh.size() {
-        1 => halite_ir::matrix_products(graph),
-        _ => graph,
-    };
-    let mut graph = halite_ir::optimize(graph);
+    let mut graph = run(OPTIMIZATION, traced.graph, &context);
     note_missing_axes(name, &graph, mesh);
     let (states, scanned) = (traced.states, traced.scanned);
     if let Some(length) = settings.iterations {
@@ -221,7 +271,7 @@ fn lowered(
         full_products: capabilities.rounds_products && !precision.fast_products,
         ..Interface::default()
     };
-    let for_compiler = for_compiler(graph.clone(), mesh, &capabilities);
+    let for_compiler = run(FOR_COMPILER, graph.clone(), &context);
     let program = match small(&for_compiler, settings.beside_scanned, mesh, &capabilities) {
         None => halite_ir::program(&for_compiler, &interface)?,
         Some(small) => {

@@ -15,35 +15,17 @@ const MOST_DIMS: usize = 64;
 /// The name of the format of an element type, without the byte order. NumPy has neither bf16 nor
 /// 8-bit floats; the package `ml_dtypes`, which JAX uses, saves them as bytes without a type.
 fn format_of(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Bool => "b1",
-        DType::S8 => "i1",
-        DType::S16 => "i2",
-        DType::S32 => "i4",
-        DType::S64 => "i8",
-        DType::U8 => "u1",
-        DType::U16 => "u2",
-        DType::U32 => "u4",
-        DType::U64 => "u8",
-        DType::F16 => "f2",
-        DType::Bf16 => "V2",
-        DType::F32 => "f4",
-        DType::F64 => "f8",
-        DType::C64 => "c8",
-        DType::C128 => "c16",
-        DType::F8E3M4
-        | DType::F8E4M3
-        | DType::F8E4M3Fn
-        | DType::F8E4M3Fnuz
-        | DType::F8E4M3B11Fnuz
-        | DType::F8E5M2
-        | DType::F8E5M2Fnuz
-        | DType::F8E8M0Fnu => FLOAT8,
+    match (dtype.numpy_name(), dtype.size()) {
+        (Some(name), _) => name,
+        (None, 1) => FLOAT8,
+        (None, _) => BF16,
     }
 }
 
 /// Bytes without a type, as 8-bit floats are saved.
 const FLOAT8: &str = "V1";
+/// Bytes without a type, as bf16 is saved.
+const BF16: &str = "V2";
 
 /// Reads a `.npy` file. Arrays in column-major (Fortran) order are transposed.
 ///

@@ -26,32 +26,6 @@ const HEADER_LIMIT: u64 = 100_000_000;
 /// Most dimensions of a tensor, as in NumPy.
 const MOST_DIMS: usize = 64;
 
-/// The format's name of an element type; `None` if it has none.
-fn name_of(dtype: DType) -> Option<&'static str> {
-    Some(match dtype {
-        DType::Bool => "BOOL",
-        DType::S8 => "I8",
-        DType::S16 => "I16",
-        DType::S32 => "I32",
-        DType::S64 => "I64",
-        DType::U8 => "U8",
-        DType::U16 => "U16",
-        DType::U32 => "U32",
-        DType::U64 => "U64",
-        DType::F16 => "F16",
-        DType::Bf16 => "BF16",
-        DType::F32 => "F32",
-        DType::F64 => "F64",
-        DType::F8E4M3Fn => "F8_E4M3",
-        DType::F8E4M3Fnuz => "F8_E4M3FNUZ",
-        DType::F8E5M2 => "F8_E5M2",
-        DType::F8E5M2Fnuz => "F8_E5M2FNUZ",
-        DType::F8E8M0Fnu => "F8_E8M0",
-        DType::C64 => "C64",
-        DType::F8E3M4 | DType::F8E4M3 | DType::F8E4M3B11Fnuz | DType::C128 => return None,
-    })
-}
-
 /// The start of such a file: a length that the file has room for, and a brace.
 pub(crate) fn recognizes(start: &[u8], len: u64) -> bool {
     let header = start.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
@@ -156,10 +130,7 @@ pub(crate) fn open(input: Input) -> Result<WeightFile> {
 
 /// The type of an entry, if it agrees with its bytes.
 fn located(name: &str, entry: &Entry, room: u64) -> Result<TensorType, String> {
-    let known = DType::ALL
-        .into_iter()
-        .find(|&dtype| name_of(dtype) == Some(&entry.dtype));
-    let Some(dtype) = known else {
+    let Some(dtype) = DType::from_safetensors_name(&entry.dtype) else {
         return Err(format!(
             "`{name}` has elements of type {}, which halite does not have",
             entry.dtype

@@ -12,7 +12,6 @@ mod custom;
 mod dot;
 mod expect;
 mod fft;
-mod float;
 mod gather;
 mod index;
 mod interpret;

@@ -88,33 +88,7 @@ impl Shape {
     }
 
     pub(crate) fn tensor_type(&self) -> Option<TensorType> {
-        // `PrimitiveType`, whose numbers are not those of `PJRT_Buffer_Type`.
-        let dtype = match self.element_type {
-            1 => DType::Bool,
-            2 => DType::S8,
-            3 => DType::S16,
-            4 => DType::S32,
-            5 => DType::S64,
-            6 => DType::U8,
-            7 => DType::U16,
-            8 => DType::U32,
-            9 => DType::U64,
-            10 => DType::F16,
-            11 => DType::F32,
-            12 => DType::F64,
-            15 => DType::C64,
-            16 => DType::Bf16,
-            18 => DType::C128,
-            19 => DType::F8E5M2,
-            20 => DType::F8E4M3Fn,
-            23 => DType::F8E4M3B11Fnuz,
-            24 => DType::F8E5M2Fnuz,
-            25 => DType::F8E4M3Fnuz,
-            28 => DType::F8E4M3,
-            29 => DType::F8E3M4,
-            33 => DType::F8E8M0Fnu,
-            _ => return None,
-        };
+        let dtype = DType::from_hlo_number(u32::try_from(self.element_type).ok()?)?;
         if self.is_dynamic_dimension.contains(&true) {
             return None;
         }

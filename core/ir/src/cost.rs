@@ -7,8 +7,9 @@ use std::panic::Location;
 use halite_core::{DType, TensorType};
 
 use crate::{
-    BinaryOp, ConvolutionAttributes, Graph, Node, Op, UnaryOp,
+    ConvolutionAttributes, Graph, Node, Op, WindowAttributes,
     op::{collective_op, device_index_op, local_op, marker_op},
+    rules::Work,
 };
 
 /// Cost of one run over all devices. Counts are floats because they may exceed 64-bit integers.
@@ -93,32 +94,18 @@ pub fn cost(graph: &Graph) -> Cost {
     sum
 }
 
-/// What one operation does, by the field of [`Cost`] that counts it.
-enum Work {
-    /// Computed where it is used, or not moved.
-    Nothing,
-    /// Reads and writes memory.
-    Copy,
-    Elementwise(f64),
-    Transcendental(f64),
-    Dot(f64),
-    Convolution(f64),
-    Unknown(String),
-    /// The work of its regions.
-    Regions(Cost),
-}
-
 fn of_node(graph: &Graph, node: &Node) -> Cost {
+    let operand = |index: usize| elements(graph.ty(node.operands[index]));
+    let result = || elements(graph.ty(node.results[0]));
     let mut cost = Cost::default();
-    match work(graph, node) {
+    match node.op.rules().work {
         Work::Nothing => return cost,
-        Work::Regions(cost) => return cost,
+        Work::Regions => return of_regions(graph, node),
         Work::Copy => {}
-        Work::Elementwise(count) => cost.elementwise = count,
-        Work::Transcendental(count) => cost.transcendental = count,
-        Work::Dot(count) => cost.dot = count,
-        Work::Convolution(count) => cost.convolution = count,
-        Work::Unknown(name) => cost.unknown = vec![name],
+        Work::Elementwise => cost.elementwise = result(),
+        Work::Transcendental => cost.transcendental = result(),
+        Work::EachOfFirst => cost.elementwise = operand(0),
+        Work::Counted => count(&mut cost, graph, node),
     }
     let values = node.operands.iter().chain(&node.results);
     cost.unfused_bytes = values.map(|&value| bytes(graph.ty(value))).sum();
@@ -132,55 +119,37 @@ fn of_node(graph: &Graph, node: &Node) -> Cost {
     cost
 }
 
-fn work(graph: &Graph, node: &Node) -> Work {
+/// Adds the operations that depend on attributes and types, of [`Work::Counted`].
+fn count(cost: &mut Cost, graph: &Graph, node: &Node) {
     let operand = |index: usize| graph.ty(node.operands[index]);
     let result = |index: usize| graph.ty(node.results[index]);
     let reduced = || elements(operand(0)) - elements(result(0));
+    let places = |window: &WindowAttributes| window.sizes.iter().product::<usize>() as f64;
     match &node.op {
-        Op::Constant(_) | Op::Iota { .. } | Op::Reshape { .. } => Work::Nothing,
-        marker_op!() | device_index_op!() => Work::Nothing,
-        Op::BitcastConvert(_) | Op::Broadcast { .. } | Op::Transpose { .. } => Work::Copy,
-        Op::Reverse { .. } | Op::Concatenate { .. } | Op::Slice { .. } => Work::Copy,
-        Op::DynamicSlice { .. } | Op::DynamicUpdateSlice | Op::Pad { .. } => Work::Copy,
-        Op::Gather(_) => Work::Copy,
-        Op::Scatter(_, None) => Work::Copy,
-        Op::AllGather { .. } | Op::AllToAll { .. } | Op::CollectivePermute { .. } => Work::Copy,
-        Op::Unary(unary) if is_transcendental(*unary) => Work::Transcendental(elements(result(0))),
-        Op::Binary(BinaryOp::Power | BinaryOp::Atan2) => Work::Transcendental(elements(result(0))),
-        Op::Unary(_) | Op::Binary(_) | Op::Compare(_) => Work::Elementwise(elements(result(0))),
-        Op::Select | Op::Clamp | Op::Convert(_) => Work::Elementwise(elements(result(0))),
-        Op::ReducePrecision { .. } => Work::Elementwise(elements(result(0))),
-        Op::Scatter(..) => Work::Elementwise(elements(operand(2))),
-        Op::Reduce { .. } => Work::Elementwise(reduced()),
-        Op::ArgReduce { .. } => Work::Elementwise(2.0 * reduced()),
+        Op::Scatter(..) => cost.elementwise = elements(operand(2)),
+        Op::Reduce { .. } => cost.elementwise = reduced(),
+        Op::ArgReduce { .. } => cost.elementwise = 2.0 * reduced(),
         Op::ReduceWindow { window, .. } => {
-            let places = window.sizes.iter().product::<usize>() as f64;
-            Work::Elementwise(elements(result(0)) * (places - 1.0))
+            cost.elementwise = elements(result(0)) * (places(window) - 1.0);
         }
         Op::SelectAndScatter { window, .. } => {
-            let places = window.sizes.iter().product::<usize>() as f64;
-            Work::Elementwise(elements(operand(1)) * places)
+            cost.elementwise = elements(operand(1)) * places(window);
         }
         Op::Sort { dim, .. } => {
             let length = operand(0).dims().get(*dim).copied().unwrap_or(1).max(2) as f64;
-            Work::Elementwise(elements(operand(0)) * length.log2().ceil())
+            cost.elementwise = elements(operand(0)) * length.log2().ceil();
         }
-        Op::AllReduce { .. } | Op::ReduceScatter { .. } => Work::Elementwise(elements(operand(0))),
-        Op::Dot(dot, ..) => {
+        Op::Dot(dot, _) => {
             let depth = dot.lhs_contracting.iter();
             let depth: f64 = depth.map(|&dim| operand(0).dims()[dim] as f64).product();
-            Work::Dot(2.0 * elements(result(0)) * depth)
+            cost.dot = 2.0 * elements(result(0)) * depth;
         }
-        Op::Convolution(convolution, ..) => {
-            Work::Convolution(2.0 * multiplications(convolution, operand(0), operand(1), result(0)))
+        Op::Convolution(convolution, _) => {
+            let count = multiplications(convolution, operand(0), operand(1), result(0));
+            cost.convolution = 2.0 * count;
         }
-        Op::CustomCall(call) if call.decomposition.is_none() => Work::Unknown(call.target.clone()),
-        Op::While { .. }
-        | Op::Scan { .. }
-        | Op::Checkpoint { .. }
-        | Op::Case { .. }
-        | Op::CustomCall(_)
-        | Op::ShardMap(_) => Work::Regions(of_regions(graph, node)),
+        Op::CustomCall(call) => cost.unknown = vec![call.target.clone()],
+        _ => unreachable!("the table of rules has the work of {}", node.op.name()),
     }
 }
 
@@ -240,37 +209,6 @@ fn elements(ty: &TensorType) -> f64 {
 
 fn bytes(ty: &TensorType) -> f64 {
     elements(ty) * ty.dtype().size() as f64
-}
-
-fn is_transcendental(unary: UnaryOp) -> bool {
-    match unary {
-        UnaryOp::Cbrt
-        | UnaryOp::Cosine
-        | UnaryOp::Erf
-        | UnaryOp::Exponential
-        | UnaryOp::ExponentialMinusOne
-        | UnaryOp::Log
-        | UnaryOp::LogPlusOne
-        | UnaryOp::Logistic
-        | UnaryOp::Rsqrt
-        | UnaryOp::Sine
-        | UnaryOp::Sqrt
-        | UnaryOp::Tan
-        | UnaryOp::Tanh => true,
-        UnaryOp::Abs
-        | UnaryOp::Ceil
-        | UnaryOp::CountLeadingZeros
-        | UnaryOp::Floor
-        | UnaryOp::Imag
-        | UnaryOp::IsFinite
-        | UnaryOp::Negate
-        | UnaryOp::Not
-        | UnaryOp::Popcnt
-        | UnaryOp::Real
-        | UnaryOp::RoundNearestAfz
-        | UnaryOp::RoundNearestEven
-        | UnaryOp::Sign => false,
-    }
 }
 
 /// Number of products of an element of `x` and one of the kernel.

@@ -58,6 +58,7 @@ mod literal;
 mod op;
 mod passes;
 mod print;
+mod rules;
 mod samples;
 mod scanned;
 mod varying;
@@ -81,6 +82,7 @@ pub use passes::{
     without_long_chains,
 };
 pub use print::{Interface, Port, program, text};
+pub use rules::{Linearity, Rules};
 pub use samples::{Call, Meeting, Place, Samples, Shared, samples};
 pub use scanned::scanned;
 pub use varying::{Stuck, Varying, varying};

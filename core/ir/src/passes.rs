@@ -91,7 +91,7 @@ pub fn common_subexpressions(graph: Graph) -> Graph {
         };
         match earlier {
             Some(earlier) => zip(&node.results, &earlier.results)
-                .for_each(|(result, &same)| rewriter.map[result.index()] = Some(same)),
+                .for_each(|(result, &same)| rewriter.replaced[result.index()] = Some(same)),
             None => rewriter.keep(node),
         }
     }
@@ -166,77 +166,71 @@ fn map_regions(op: &mut Op, pass: impl Fn(Graph) -> Graph) {
     }
 }
 
-/// Builds a graph from the nodes of another.
+/// Rewrites a graph in place: its values keep their numbers, new ones follow.
 struct Rewriter {
-    /// Types of the values of the old graph.
-    types: Vec<TensorType>,
-    /// For each value of the old graph, the value of the new one.
-    map: Vec<Option<Value>>,
+    /// The graph with the nodes that were rewritten so far.
     new: Graph,
+    /// For values of the graph as it was, the value that takes their place.
+    replaced: Vec<Option<Value>>,
 }
 
 impl Rewriter {
-    /// Starts a graph with the same inputs. Returns the nodes and outputs of the old one.
-    fn of(old: Graph) -> (Self, Vec<Node>, Vec<Value>) {
-        let rewriter = Self::new(old.types, old.inputs.into_iter());
-        (rewriter, old.nodes, old.outputs)
+    /// Takes the nodes and outputs of a graph.
+    fn of(mut graph: Graph) -> (Self, Vec<Node>, Vec<Value>) {
+        let nodes = mem::take(&mut graph.nodes);
+        let outputs = mem::take(&mut graph.outputs);
+        graph.nodes.reserve(nodes.len());
+        let replaced = vec![None; graph.value_count()];
+        let rewriter = Rewriter {
+            new: graph,
+            replaced,
+        };
+        (rewriter, nodes, outputs)
     }
 
-    /// Starts a graph with these inputs of an old one, whose values have these types.
-    fn new(types: Vec<TensorType>, inputs: impl Iterator<Item = Value>) -> Self {
-        let mut new = Graph::new();
-        let mut map = vec![None; types.len()];
-        for input in inputs {
-            map[input.index()] = Some(new.input(types[input.index()].clone()));
-        }
-        Rewriter { types, map, new }
-    }
-
+    /// The value that has the place of `old`.
     fn value(&self, old: Value) -> Value {
-        self.map[old.index()].expect("operands of a valid graph are made before they are used")
+        let replaced = self.replaced.get(old.index());
+        replaced.copied().flatten().unwrap_or(old)
     }
 
-    /// Replaces the operands, values of the old graph, by those of the new one.
+    /// Replaces the operands by what has their place.
     fn map_operands(&self, node: &mut Node) {
         for operand in &mut node.operands {
             *operand = self.value(*operand);
         }
     }
 
-    /// Moves a node to the new graph. Its operands are values of the new graph already, its results
-    /// those of the old one.
-    fn keep(&mut self, mut node: Node) {
-        for result in &mut node.results {
-            let new = self.new.value(self.types[result.index()].clone());
-            self.map[result.index()] = Some(new);
-            *result = new;
-        }
+    /// Adds a node whose operands are mapped.
+    fn keep(&mut self, node: Node) {
         self.new.nodes.push(node);
     }
 
-    /// Maps a value of the old graph to one of the new graph.
-    fn replace(&mut self, old: Value, new: Value) {
-        self.map[old.index()] = Some(new);
+    /// Type of the only result of a node.
+    fn result_type(&self, node: &Node) -> TensorType {
+        self.new.ty(node.results[0]).clone()
     }
 
-    /// Hash of a node whose operands are values of the new graph and whose results those of the old
-    /// one. Nodes that compute the same have equal hashes.
+    /// Puts a value in the place of one of the graph as it was.
+    fn replace(&mut self, old: Value, new: Value) {
+        self.replaced[old.index()] = Some(new);
+    }
+
+    /// Hash of a node whose operands are mapped. Nodes that compute the same have equal hashes.
     fn hash(&self, node: &Node, state: &RandomState) -> u64 {
         let mut hasher = state.build_hasher();
         hash_attributes(&node.op, &mut hasher);
         node.operands.hash(&mut hasher);
-        for result in &node.results {
-            self.types[result.index()].hash(&mut hasher);
+        for &result in &node.results {
+            self.new.ty(result).hash(&mut hasher);
         }
         hasher.finish()
     }
 
-    /// Sets the outputs, values of the old graph.
+    /// Sets the outputs, values of the graph as it was.
     fn finish(mut self, outputs: Vec<Value>) -> Graph {
-        self.new.outputs = outputs
-            .into_iter()
-            .map(|output| self.value(output))
-            .collect();
+        let outputs = outputs.into_iter().map(|output| self.value(output));
+        self.new.outputs = outputs.collect();
         self.new
     }
 }

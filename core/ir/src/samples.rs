@@ -12,7 +12,7 @@ mod shape;
 use std::panic::Location;
 
 use crate::{
-    BinaryOp, CustomCall, DotAttributes, Graph, Node, Op, Reduction,
+    BinaryOp, CustomCall, DotAttributes, Graph, Linearity, Node, Op, Reduction,
     op::{collective_op, device_index_op, marker_op},
 };
 
@@ -501,10 +501,10 @@ fn product(at: &At<'_>, operands: Vec<Samples>, dot: &DotAttributes) -> Samples 
 /// Whether a sum may be an operand of this operation, beside values that are shared or sums.
 fn is_linear(binary: BinaryOp, [left, right]: [&Samples; 2]) -> bool {
     let is_sum = |one: &Samples| matches!(one, Samples::Sum(_));
-    match binary {
-        BinaryOp::Add | BinaryOp::Subtract => is_sum(left) && is_sum(right),
-        BinaryOp::Multiply => is_sum(left) != is_sum(right),
-        BinaryOp::Divide => is_sum(left) && !is_sum(right),
+    match Op::Binary(binary).rules().linearity {
+        Linearity::Together => is_sum(left) && is_sum(right),
+        Linearity::Each => is_sum(left) != is_sum(right),
+        Linearity::First => is_sum(left) && !is_sum(right),
         _ => false,
     }
 }

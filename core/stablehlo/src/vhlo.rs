@@ -1,5 +1,4 @@
-//! VHLO, the versioned dialect of portable artifacts: operations and element types by version, and
-//! enumerations.
+//! VHLO, the versioned dialect of portable artifacts: operations by version, and enumerations.
 //!
 //! Source: the dialect's definition in <https://github.com/openxla/stablehlo> and its version log,
 //! <https://openxla.org/stablehlo/vhlo>.
@@ -7,7 +6,7 @@
 use std::sync::LazyLock;
 
 use crate::{
-    ElementType, Version,
+    Version,
     build::BROADCAST_SIZES,
     ops::{Enumeration, PRECISION, Row, rows},
 };
@@ -130,65 +129,9 @@ pub(crate) fn enumeration(attribute: &str) -> Option<Enumeration> {
     found.map(|&(_, enumeration)| enumeration)
 }
 
-/// An element type of VHLO.
-#[derive(Debug)]
-pub(crate) struct VhloElement {
-    /// Code of the type in bytecode.
-    pub(crate) code: u64,
-    /// The element type.
-    pub(crate) ty: ElementType,
-    /// First version of StableHLO that has it.
-    pub(crate) since: Version,
-}
-
-const fn element(code: u64, ty: ElementType, (major, minor): (u16, u16)) -> VhloElement {
-    let since = Version::new(major, minor, 0);
-    VhloElement { code, ty, since }
-}
-
-/// The element types but the complex ones, which have an element type of their own.
-pub(crate) const ELEMENTS: [VhloElement; 28] = [
-    element(0, ElementType::Bool, (0, 9)),
-    element(2, ElementType::Bf16, (0, 9)),
-    element(3, ElementType::F16, (0, 9)),
-    element(4, ElementType::F32, (0, 9)),
-    element(5, ElementType::F64, (0, 9)),
-    element(6, ElementType::F8E4M3Fn, (0, 9)),
-    element(7, ElementType::F8E5M2, (0, 9)),
-    element(10, ElementType::S4, (0, 9)),
-    element(11, ElementType::S8, (0, 9)),
-    element(12, ElementType::S16, (0, 9)),
-    element(13, ElementType::S32, (0, 9)),
-    element(14, ElementType::S64, (0, 9)),
-    element(15, ElementType::U4, (0, 9)),
-    element(16, ElementType::U8, (0, 9)),
-    element(17, ElementType::U16, (0, 9)),
-    element(18, ElementType::U32, (0, 9)),
-    element(19, ElementType::U64, (0, 9)),
-    element(27, ElementType::F8E4M3Fnuz, (0, 10)),
-    element(28, ElementType::F8E5M2Fnuz, (0, 10)),
-    element(29, ElementType::F8E4M3B11Fnuz, (0, 11)),
-    element(31, ElementType::S2, (1, 2)),
-    element(32, ElementType::U2, (1, 2)),
-    element(35, ElementType::F8E4M3, (1, 7)),
-    element(36, ElementType::F8E3M4, (1, 7)),
-    element(37, ElementType::F4E2M1Fn, (1, 8)),
-    element(38, ElementType::F6E2M3Fn, (1, 8)),
-    element(39, ElementType::F6E3M2Fn, (1, 8)),
-    element(40, ElementType::F8E8M0Fnu, (1, 8)),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_element_type_but_complex_has_a_code() {
-        for ty in ElementType::ALL {
-            let known = ELEMENTS.iter().any(|element| element.ty == ty);
-            assert_eq!(known, ty.part().is_none(), "{ty}");
-        }
-    }
 
     #[test]
     fn versions_of_an_operation_follow_each_other() {

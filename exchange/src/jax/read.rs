@@ -1,10 +1,9 @@
 //! Reader of artifacts. They come from outside: no input makes it panic, recurse without bound, or
 //! use memory out of proportion to its length.
 
-use halite_core::{Error, ErrorKind, Result, TensorType, format_count};
-use halite_stablehlo::RankedType;
+use halite_core::{DType, Error, ErrorKind, Result, TensorType, format_count};
 
-use super::{ELEMENT_TYPES, Exported, PyTree, slot};
+use super::{Exported, PyTree, slot};
 use crate::flatbuffer::{Buffer, Table};
 
 /// Calling conventions of the program that are known: 10 differs from 9 in that shardings are
@@ -119,9 +118,8 @@ fn array_type(table: &Table<'_>) -> Result<Option<TensorType>> {
         };
         dims.push(dim);
     }
-    let code = usize::from(table.u8(2)?);
-    let element = ELEMENT_TYPES.get(code).copied().flatten();
-    let ty = element.and_then(|element| RankedType::new(element, dims).tensor_type());
+    let dtype = DType::from_jax_number(table.u8(2)?.into());
+    let ty = dtype.map(|dtype| TensorType::new(dtype, dims));
     if let Some(ty) = &ty {
         ty.checked_bytes()?;
     }

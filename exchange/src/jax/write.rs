@@ -1,9 +1,8 @@
 //! Writer of artifacts, as serialization version 11 of JAX writes them.
 
 use halite_core::{Error, ErrorKind, Result, TensorType};
-use halite_stablehlo::ElementType;
 
-use super::{ELEMENT_TYPES, Exported, PyTree, slot};
+use super::{Exported, PyTree, slot};
 use crate::flatbuffer::{Value, write};
 
 /// The calling convention of programs without effects, symbolic dimensions and shardings is the
@@ -93,9 +92,7 @@ fn types(types: &[Option<TensorType>], what: &str) -> Result<Value> {
         let Some(ty) = ty else {
             return Err(unsupported(format!("{what} {index} has no type")));
         };
-        let element = ElementType::from(ty.dtype());
-        let code = (ELEMENT_TYPES.iter())
-            .position(|&known| known == Some(element))
+        let code = (ty.dtype().jax_number())
             .and_then(|code| u8::try_from(code).ok())
             .expect("the schema has every element type of arrays");
         let dims = ty.dims().iter().map(|dim| Value::Text(dim.to_string()));

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap, panic::Location};
 
-use halite_ir::{BinaryOp, Op, UnaryOp};
+use halite_ir::{Linearity, Op};
 
 use crate::{
     Tensor, Trace,
@@ -55,22 +55,12 @@ fn propagated(
     none: &HashMap<Id, &'static Location<'static>>,
 ) -> Option<&'static Location<'static>> {
     let operand = |index: usize| none.get(node.operands.get(index)?).copied();
-    match &node.op {
-        Op::Unary(UnaryOp::Negate)
-        | Op::Convert(_)
-        | Op::ReducePrecision { .. }
-        | Op::Broadcast { .. }
-        | Op::Reshape { .. }
-        | Op::Transpose { .. }
-        | Op::ShardingConstraint(_)
-        | Op::Unsharded { .. }
-        | Op::PropagationBarrier
-        | Op::AllReduce { .. }
-        | Op::Binary(BinaryOp::Divide) => operand(0),
-        Op::Binary(BinaryOp::Multiply) => operand(0).or(operand(1)),
-        Op::Binary(BinaryOp::Add | BinaryOp::Subtract) => operand(0).and(operand(1)),
-        Op::Clamp => operand(1),
-        Op::Select => operand(1).and(operand(2)),
-        _ => None,
+    match node.op.rules().linearity {
+        Linearity::None => None,
+        Linearity::First => operand(0),
+        Linearity::Each => operand(0).or(operand(1)),
+        Linearity::Together => operand(0).and(operand(1)),
+        Linearity::Second => operand(1),
+        Linearity::Chosen => operand(1).and(operand(2)),
     }
 }

@@ -8,7 +8,7 @@
 //! cotangent is enough for a whole loss.
 
 use halite_core::TensorType;
-use halite_ir::{Attachment, BinaryOp, CustomCall, Op, Reduction, UnaryOp};
+use halite_ir::{Attachment, CustomCall, Linearity, Op, Reduction};
 
 use super::{Back, Step};
 use crate::{Tensor, Trace};
@@ -160,9 +160,10 @@ impl<'t> Step<'_, 't> {
             let are_alike = operands.all(|at| self.ty(at).dims() == result.dims());
             are_alike.then(|| after.clone().or_dirty(!is_linear))
         };
+        let linearity = self.node.op.rules().linearity;
         match &self.node.op {
-            Op::Unary(unary) => elementwise(matches!(unary, UnaryOp::Negate)),
-            Op::Binary(binary) => elementwise(matches!(binary, BinaryOp::Add | BinaryOp::Subtract)),
+            Op::Unary(_) => elementwise(linearity == Linearity::First),
+            Op::Binary(_) => elementwise(linearity == Linearity::Together),
             Op::Convert(_) | Op::ReducePrecision { .. } | Op::ShardingConstraint(_) | Op::Clamp => {
                 elementwise(true)
             }

@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, ops::Range, sync::Arc};
 
-use halite_ir::{BinaryOp, Op, Remat, UnaryOp};
+use halite_ir::{Op, Remat};
 
 use crate::{
     Trace,
@@ -97,7 +97,7 @@ impl ResidualPolicy {
             }),
             ResidualPolicy::ShardMap { .. } => save_first(nodes, used, |node, wanted| {
                 let has_scalar = || wanted.iter().any(|&id| trace.type_of(id).rank() == 0);
-                !is_cheap(&node.op) && !has_scalar()
+                !node.op.rules().is_cheap && !has_scalar()
             }),
         }
     }
@@ -198,7 +198,12 @@ impl<'a> Iterations<'a> {
         let bytes = |id: Id| self.trace.type_of(id).bytes();
         let given: HashSet<Id> = given.iter().copied().collect();
         let mut needed: HashSet<Id> = used.iter().copied().collect();
-        for node in self.nodes.iter().rev().filter(|node| is_cheap(&node.op)) {
+        for node in self
+            .nodes
+            .iter()
+            .rev()
+            .filter(|node| node.op.rules().is_cheap)
+        {
             if !needed.contains(&node.results[0]) {
                 continue;
             }
@@ -221,79 +226,5 @@ impl<'a> Iterations<'a> {
 /// elementwise function, transcendental ones included. The compiler fuses it with its users, which
 /// takes about as long as storing and loading the result on a CPU, and less on an accelerator.
 fn is_recomputed(op: &Op) -> bool {
-    is_cheap(op) || matches!(op, Op::Unary(_) | Op::Binary(_))
-}
-
-/// Whether recomputing the one result takes about as long as reading it: no transcendental
-/// functions, reductions or products of matrices.
-fn is_cheap(op: &Op) -> bool {
-    match op {
-        Op::Constant(_) | Op::Iota { .. } | Op::PartitionId | Op::ReplicaId | Op::AxisIndex(_) => {
-            true
-        }
-        Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } | Op::Reverse { .. } => {
-            true
-        }
-        Op::Slice { .. } | Op::DynamicSlice { .. } | Op::Pad { .. } => true,
-        Op::Convert(_) | Op::BitcastConvert(_) | Op::ReducePrecision { .. } => true,
-        Op::Compare(_) | Op::Select | Op::Clamp => true,
-        Op::StopGradient
-        | Op::ShardingConstraint(_)
-        | Op::Unsharded { .. }
-        | Op::PropagationBarrier => true,
-        Op::Unary(unary) => match unary {
-            UnaryOp::Abs
-            | UnaryOp::Ceil
-            | UnaryOp::Floor
-            | UnaryOp::Imag
-            | UnaryOp::IsFinite
-            | UnaryOp::Negate
-            | UnaryOp::Not
-            | UnaryOp::Real
-            | UnaryOp::Sign => true,
-            UnaryOp::RoundNearestAfz
-            | UnaryOp::RoundNearestEven
-            | UnaryOp::CountLeadingZeros
-            | UnaryOp::Popcnt => true,
-            UnaryOp::Cbrt
-            | UnaryOp::Cosine
-            | UnaryOp::Erf
-            | UnaryOp::Exponential
-            | UnaryOp::ExponentialMinusOne
-            | UnaryOp::Log => false,
-            UnaryOp::LogPlusOne
-            | UnaryOp::Logistic
-            | UnaryOp::Rsqrt
-            | UnaryOp::Sine
-            | UnaryOp::Sqrt
-            | UnaryOp::Tan
-            | UnaryOp::Tanh => false,
-        },
-        Op::Binary(binary) => match binary {
-            BinaryOp::Add
-            | BinaryOp::Subtract
-            | BinaryOp::Multiply
-            | BinaryOp::Maximum
-            | BinaryOp::Minimum => true,
-            BinaryOp::And | BinaryOp::Complex | BinaryOp::Or | BinaryOp::Xor => true,
-            BinaryOp::ShiftLeft | BinaryOp::ShiftRightArithmetic | BinaryOp::ShiftRightLogical => {
-                true
-            }
-            BinaryOp::Atan2 | BinaryOp::Divide | BinaryOp::Power | BinaryOp::Remainder => false,
-        },
-        Op::Concatenate { .. } | Op::DynamicUpdateSlice | Op::Gather(_) | Op::Scatter(..) => false,
-        Op::Dot(..)
-        | Op::Convolution(..)
-        | Op::Reduce { .. }
-        | Op::ArgReduce { .. }
-        | Op::ReduceWindow { .. } => false,
-        Op::SelectAndScatter { .. } | Op::Sort { .. } => false,
-        Op::While { .. } | Op::Scan { .. } | Op::Checkpoint { .. } | Op::Case { .. } => false,
-        Op::OptimizationBarrier | Op::CustomCall(_) | Op::ShardMap(_) => false,
-        Op::AllReduce { .. }
-        | Op::AllGather { .. }
-        | Op::ReduceScatter { .. }
-        | Op::AllToAll { .. } => false,
-        Op::CollectivePermute { .. } => false,
-    }
+    op.rules().is_cheap || matches!(op, Op::Unary(_) | Op::Binary(_))
 }

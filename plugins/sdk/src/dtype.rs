@@ -5,36 +5,9 @@ use halite_pjrt_sys::buffer::PJRT_Buffer_Type as Type;
 
 use crate::status::{Outcome, Status};
 
-const TYPES: [(DType, Type); 23] = [
-    (DType::Bool, Type::PRED),
-    (DType::S8, Type::S8),
-    (DType::S16, Type::S16),
-    (DType::S32, Type::S32),
-    (DType::S64, Type::S64),
-    (DType::U8, Type::U8),
-    (DType::U16, Type::U16),
-    (DType::U32, Type::U32),
-    (DType::U64, Type::U64),
-    (DType::F16, Type::F16),
-    (DType::Bf16, Type::BF16),
-    (DType::F32, Type::F32),
-    (DType::F64, Type::F64),
-    (DType::F8E3M4, Type::F8E3M4),
-    (DType::F8E4M3, Type::F8E4M3),
-    (DType::F8E4M3Fn, Type::F8E4M3FN),
-    (DType::F8E4M3Fnuz, Type::F8E4M3FNUZ),
-    (DType::F8E4M3B11Fnuz, Type::F8E4M3B11FNUZ),
-    (DType::F8E5M2, Type::F8E5M2),
-    (DType::F8E5M2Fnuz, Type::F8E5M2FNUZ),
-    (DType::F8E8M0Fnu, Type::F8E8M0FNU),
-    (DType::C64, Type::C64),
-    (DType::C128, Type::C128),
-];
-
 /// The C enum's value of an element type.
 pub(crate) fn buffer_type(dtype: DType) -> Type {
-    let found = TYPES.iter().find(|(known, _)| *known == dtype);
-    found.map_or(Type::INVALID, |(_, r#type)| *r#type)
+    dtype.pjrt_number().map_or(Type::INVALID, Type)
 }
 
 /// The tensor type that a caller describes.
@@ -43,9 +16,8 @@ pub(crate) fn buffer_type(dtype: DType) -> Type {
 /// UNIMPLEMENTED for an element type that halite does not have; INVALID_ARGUMENT for a negative
 /// dimension, and for more bytes than memory can have.
 pub(crate) fn tensor_type(r#type: Type, dims: &[i64]) -> Outcome<TensorType> {
-    let dtype = TYPES.iter().find(|(_, known)| *known == r#type);
-    let (dtype, _) = dtype.ok_or_else(|| {
-        let known: Vec<_> = TYPES.iter().map(|(dtype, _)| dtype.name()).collect();
+    let dtype = DType::from_pjrt_number(r#type.0).ok_or_else(|| {
+        let known = DType::ALL.map(DType::name);
         Status::unimplemented(format!(
             "element type {type:?} is not supported; supported are {}",
             known.join(", ")
@@ -56,7 +28,7 @@ pub(crate) fn tensor_type(r#type: Type, dims: &[i64]) -> Outcome<TensorType> {
             .map_err(|_| Status::invalid(format!("dimensions {dims:?} have a negative one")))
     };
     let dims = dims.iter().map(size).collect::<Outcome<Vec<_>>>()?;
-    let ty = TensorType::new(*dtype, dims);
+    let ty = TensorType::new(dtype, dims);
     ty.checked_bytes()?;
     Ok(ty)
 }

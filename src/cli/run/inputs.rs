@@ -194,16 +194,7 @@ fn tensor(bytes: &[u8], name: &str) -> Result<HostArray> {
 
 /// The element type of a safetensors file in halite.
 fn dtype_of(format: Dtype) -> Option<DType> {
-    Some(match format {
-        // PyTorch saves `float8_e4m3fn` so.
-        Dtype::F8_E4M3 => DType::F8E4M3Fn,
-        Dtype::F8_E5M2 => DType::F8E5M2,
-        Dtype::F8_E4M3FNUZ => DType::F8E4M3Fnuz,
-        Dtype::F8_E5M2FNUZ => DType::F8E5M2Fnuz,
-        Dtype::F8_E8M0 => DType::F8E8M0Fnu,
-        // `F32`, `I32`, `BOOL`: halite's names but for signed integers.
-        other => DType::from_name(&other.to_string().to_lowercase().replacen('i', "s", 1))?,
-    })
+    DType::from_safetensors_name(&format.to_string())
 }
 
 /// Pseudo-random numbers: floats and the parts of complex numbers in [-1, 1), zeros and ones of

@@ -114,32 +114,10 @@ fn little_endian() -> Result<()> {
 
 /// The format's name of an element type; `None` if it has none.
 pub(super) fn to_safetensors(dtype: DType) -> Option<Dtype> {
-    Some(match dtype {
-        DType::Bool => Dtype::BOOL,
-        DType::S8 => Dtype::I8,
-        DType::S16 => Dtype::I16,
-        DType::S32 => Dtype::I32,
-        DType::S64 => Dtype::I64,
-        DType::U8 => Dtype::U8,
-        DType::U16 => Dtype::U16,
-        DType::U32 => Dtype::U32,
-        DType::U64 => Dtype::U64,
-        DType::F16 => Dtype::F16,
-        DType::Bf16 => Dtype::BF16,
-        DType::F32 => Dtype::F32,
-        DType::F64 => Dtype::F64,
-        DType::F8E4M3Fn => Dtype::F8_E4M3,
-        DType::F8E4M3Fnuz => Dtype::F8_E4M3FNUZ,
-        DType::F8E5M2 => Dtype::F8_E5M2,
-        DType::F8E5M2Fnuz => Dtype::F8_E5M2FNUZ,
-        DType::F8E8M0Fnu => Dtype::F8_E8M0,
-        DType::C64 => Dtype::C64,
-        DType::F8E3M4 | DType::F8E4M3 | DType::F8E4M3B11Fnuz | DType::C128 => return None,
-    })
+    let name = dtype.safetensors_name()?;
+    serde_json::from_value(name.into()).ok()
 }
 
 fn from_safetensors(dtype: Dtype) -> Option<DType> {
-    DType::ALL
-        .into_iter()
-        .find(|&known| to_safetensors(known) == Some(dtype))
+    DType::from_safetensors_name(&dtype.to_string())
 }

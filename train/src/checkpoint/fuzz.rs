@@ -107,9 +107,7 @@ pub(crate) fn safetensors(data: &[u8], scratch: &Path) -> bool {
         .iter()
         .flat_map(|(_, header)| header.tensors())
         .filter_map(|(name, info)| {
-            let dtype = DType::ALL
-                .into_iter()
-                .find(|dtype| arrays::to_safetensors(*dtype) == Some(info.dtype))?;
+            let dtype = DType::from_safetensors_name(&info.dtype.to_string())?;
             Some(ArrayEntry::new(
                 &name,
                 &TensorType::new(dtype, &info.shape),

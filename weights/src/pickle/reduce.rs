@@ -32,30 +32,12 @@ const CALLABLE: &[&str] = &[
 /// The element type of a storage class or of `torch.dtype`; an inner `None` for bytes.
 fn dtype_of(name: &str) -> Option<Option<DType>> {
     let name = name.strip_prefix("torch.")?;
-    Some(Some(match name {
-        "storage.UntypedStorage" | "UntypedStorage" => return Some(None),
-        "FloatStorage" | "float32" => DType::F32,
-        "DoubleStorage" | "float64" => DType::F64,
-        "HalfStorage" | "float16" => DType::F16,
-        "BFloat16Storage" | "bfloat16" => DType::Bf16,
-        "BoolStorage" | "bool" => DType::Bool,
-        "CharStorage" | "int8" => DType::S8,
-        "ShortStorage" | "int16" => DType::S16,
-        "IntStorage" | "int32" => DType::S32,
-        "LongStorage" | "int64" => DType::S64,
-        "ByteStorage" | "uint8" => DType::U8,
-        "uint16" => DType::U16,
-        "uint32" => DType::U32,
-        "uint64" => DType::U64,
-        "ComplexFloatStorage" | "complex64" => DType::C64,
-        "ComplexDoubleStorage" | "complex128" => DType::C128,
-        "float8_e4m3fn" => DType::F8E4M3Fn,
-        "float8_e4m3fnuz" => DType::F8E4M3Fnuz,
-        "float8_e5m2" => DType::F8E5M2,
-        "float8_e5m2fnuz" => DType::F8E5M2Fnuz,
-        "float8_e8m0fnu" => DType::F8E8M0Fnu,
-        _ => return None,
-    }))
+    match name {
+        "storage.UntypedStorage" | "UntypedStorage" => Some(None),
+        name => DType::from_torch_name(name)
+            .or_else(|| DType::from_torch_storage_name(name))
+            .map(Some),
+    }
 }
 
 impl<R: BufRead> Machine<'_, R> {

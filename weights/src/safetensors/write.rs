@@ -10,7 +10,7 @@ use std::{
 use halite_core::{Error, ErrorKind, HostArray, Result, files};
 use serde_json::{Map, Value, json};
 
-use super::{HEADER_LIMIT, name_of};
+use super::HEADER_LIMIT;
 use crate::TensorInfo;
 
 /// Writes a safetensors file tensor by tensor; their types are declared first. The finished file
@@ -169,7 +169,7 @@ fn header(tensors: &[TensorInfo], metadata: &BTreeMap<String, String>) -> Result
     }
     let mut offset = 0u64;
     for TensorInfo { name, ty } in tensors {
-        let Some(dtype) = name_of(ty.dtype()) else {
+        let Some(dtype) = ty.dtype().safetensors_name() else {
             let message = format!("`{name}` is {ty}; safetensors files have no such elements");
             return Err(Error::new(ErrorKind::Unsupported, "save weights", message));
         };

@@ -11,10 +11,7 @@ use halite_core::{Error, ErrorKind, Result};
 use halite_kernels::reserve;
 use halite_stablehlo::{Dense, ElementClass, ElementType, RankedType, Type};
 
-use super::{
-    complex::Complex,
-    float::{Format, decode_e8m0, encode_e8m0},
-};
+use super::complex::Complex;
 use crate::storage::Storage;
 
 /// A value of a program.
@@ -269,15 +266,13 @@ fn float_of(element: ElementType, bytes: &[u8]) -> f64 {
     match element {
         ElementType::F64 => f64::from_le_bytes(little_endian(bytes)),
         ElementType::F32 => f32::from_le_bytes(little_endian(bytes)).into(),
-        ElementType::F8E8M0Fnu => decode_e8m0(bytes[0]),
         _ => {
             let bits = bytes
                 .iter()
                 .rev()
                 .fold(0, |bits, &byte| bits << 8 | u64::from(byte));
-            let format = Format::of(element).expect("other floats have a format");
-            // Bits above the format's are not part of the number.
-            format.decode(bits & ((1 << element.bits()) - 1))
+            let format = element.float_format().expect("a float has a format");
+            format.decode(bits)
         }
     }
 }
@@ -314,9 +309,8 @@ pub(super) fn push_float(element: ElementType, value: f64, bytes: &mut Vec<u8>) 
     match element {
         ElementType::F64 => bytes.extend_from_slice(&value.to_le_bytes()),
         ElementType::F32 => bytes.extend_from_slice(&(value as f32).to_le_bytes()),
-        ElementType::F8E8M0Fnu => bytes.push(encode_e8m0(value)),
         _ => {
-            let format = Format::of(element).expect("other floats have a format");
+            let format = element.float_format().expect("a float has a format");
             bytes.extend_from_slice(&format.encode(value).to_le_bytes()[..element.size()]);
         }
     }

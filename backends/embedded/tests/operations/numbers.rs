@@ -19,18 +19,9 @@ pub(crate) enum Range {
 
 /// Bits of the mantissa and of the exponent, and the bias of the exponent.
 fn format(element: ElementType) -> (u32, u32, i32) {
-    match element {
-        ElementType::F64 => (52, 11, 1023),
-        ElementType::F32 => (23, 8, 127),
-        ElementType::F16 => (10, 5, 15),
-        ElementType::Bf16 => (7, 8, 127),
-        ElementType::F8E3M4 => (4, 3, 3),
-        ElementType::F8E4M3 | ElementType::F8E4M3Fn => (3, 4, 7),
-        ElementType::F8E4M3Fnuz => (3, 4, 8),
-        ElementType::F8E4M3B11Fnuz => (3, 4, 11),
-        ElementType::F8E5M2 => (2, 5, 15),
-        ElementType::F8E5M2Fnuz => (2, 5, 16),
-        other => panic!("{other} has no sign, exponent and mantissa of IEEE 754"),
+    match element.float_format() {
+        Some(it) if it.is_signed => (it.mantissa_bits, it.exponent_bits, it.bias),
+        _ => panic!("{element} has no sign, exponent and mantissa"),
     }
 }
 

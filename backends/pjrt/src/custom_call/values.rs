@@ -86,7 +86,7 @@ unsafe fn buffer(what: &str, buffer: *mut XLA_FFI_Buffer) -> Result<Buffer> {
         .map(|&dim| usize::try_from(dim))
         .collect::<Result<_, _>>()
         .map_err(|_| garbage(format!("{what} has the dimensions {dims:?}")))?;
-    let dtype = dtype_of(buffer.dtype).ok_or_else(|| {
+    let dtype = DType::from_hlo_number(buffer.dtype.0).ok_or_else(|| {
         let message = format!(
             "{what} has elements of {:?}, which halite cannot read",
             buffer.dtype
@@ -213,33 +213,4 @@ unsafe fn text(span: *const XLA_FFI_ByteSpan, what: &str) -> Result<String> {
     // SAFETY: as above.
     let bytes = unsafe { list(span.ptr.cast::<u8>(), length, what)? };
     Ok(String::from_utf8_lossy(bytes).into_owned())
-}
-
-fn dtype_of(ty: XLA_FFI_DataType) -> Option<DType> {
-    Some(match ty {
-        Type::PRED => DType::Bool,
-        Type::S8 => DType::S8,
-        Type::S16 => DType::S16,
-        Type::S32 => DType::S32,
-        Type::S64 => DType::S64,
-        Type::U8 => DType::U8,
-        Type::U16 => DType::U16,
-        Type::U32 => DType::U32,
-        Type::U64 => DType::U64,
-        Type::F16 => DType::F16,
-        Type::BF16 => DType::Bf16,
-        Type::F32 => DType::F32,
-        Type::F64 => DType::F64,
-        Type::F8E3M4 => DType::F8E3M4,
-        Type::F8E4M3 => DType::F8E4M3,
-        Type::F8E4M3FN => DType::F8E4M3Fn,
-        Type::F8E4M3FNUZ => DType::F8E4M3Fnuz,
-        Type::F8E4M3B11FNUZ => DType::F8E4M3B11Fnuz,
-        Type::F8E5M2 => DType::F8E5M2,
-        Type::F8E5M2FNUZ => DType::F8E5M2Fnuz,
-        Type::F8E8M0FNU => DType::F8E8M0Fnu,
-        Type::C64 => DType::C64,
-        Type::C128 => DType::C128,
-        _ => return None,
-    })
 }

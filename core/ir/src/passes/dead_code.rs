@@ -3,7 +3,7 @@
 
 use std::{iter::zip, mem};
 
-use super::{Rewriter, has_side_effect, map_regions};
+use super::{has_side_effect, map_regions};
 use crate::{Graph, Node, Op, Value};
 
 /// Drops nodes that no output depends on, and unused results, carried values and operands of the
@@ -117,9 +117,15 @@ fn chosen<'a>(values: &'a [Value], which: &'a [bool]) -> impl Iterator<Item = Va
         .map(|(&value, _)| value)
 }
 
-/// The graph with only these inputs and outputs, without the nodes that are not needed.
+/// The graph with only these inputs and outputs, without the nodes that are not needed. Its values are
+/// numbered anew, in their order.
 fn without(graph: Graph, needed: &[bool], inputs: &[bool], outputs: Vec<Value>) -> Graph {
-    let mut rewriter = Rewriter::new(graph.types, chosen(&graph.inputs, inputs));
+    let mut new = Graph::new();
+    let mut numbers: Vec<Option<Value>> = vec![None; graph.value_count()];
+    for input in chosen(&graph.inputs, inputs) {
+        numbers[input.index()] = Some(new.input(graph.ty(input).clone()));
+    }
+    let made = "operands of a valid graph are made before they are used";
     for mut node in graph.nodes {
         if !stays(&node, needed) {
             continue;
@@ -128,8 +134,19 @@ fn without(graph: Graph, needed: &[bool], inputs: &[bool], outputs: Vec<Value>) 
             Some(part) => part.cut(&mut node),
             None => map_regions(&mut node.op, dead_code),
         }
-        rewriter.map_operands(&mut node);
-        rewriter.keep(node);
+        for operand in &mut node.operands {
+            *operand = numbers[operand.index()].expect(made);
+        }
+        for result in &mut node.results {
+            let value = new.value(graph.types[result.index()].clone());
+            numbers[result.index()] = Some(value);
+            *result = value;
+        }
+        new.nodes.push(node);
     }
-    rewriter.finish(outputs)
+    let outputs = outputs.into_iter();
+    new.outputs = outputs
+        .map(|output| numbers[output.index()].expect(made))
+        .collect();
+    new
 }

@@ -16,7 +16,7 @@ use crate::{BinaryOp, Graph, Literal, Node, Op, Value};
 /// If the graph is not valid, as [`verify`](crate::verify) says.
 pub fn identities(graph: Graph) -> Graph {
     let (mut rewriter, nodes, outputs) = Rewriter::of(graph);
-    // For each value of the new graph, the node that computes it.
+    // For each value of the graph, the node that computes it.
     let mut makers: Vec<Option<usize>> = vec![None; rewriter.new.value_count()];
     for mut node in nodes {
         rewriter.map_operands(&mut node);
@@ -35,10 +35,9 @@ pub fn identities(graph: Graph) -> Graph {
             rewriter.replace(node.results[0], same);
             continue;
         }
-        makers.resize(
-            makers.len() + node.results.len(),
-            Some(rewriter.new.nodes().len()),
-        );
+        for result in &node.results {
+            makers[result.index()] = Some(rewriter.new.nodes().len());
+        }
         rewriter.keep(node);
     }
     rewriter.finish(outputs)

@@ -80,7 +80,7 @@ fn replaced(graph: Graph, capabilities: &Capabilities, one_device: bool) -> Grap
             && let Some((conv, product)) = product(&rewriter, &node)
             && is_called(&product, capabilities)
         {
-            let result = rewriter.types[node.results[0].index()].clone();
+            let result = rewriter.result_type(&node);
             if product.kind == Kind::InputGradient {
                 let kernel = forward_kernel(&mut rewriter, &node, &conv, &product, &reversals);
                 node.operands = vec![kernel, node.operands[0]];
@@ -131,7 +131,7 @@ fn product(rewriter: &Rewriter, node: &Node) -> Option<(ConvolutionAttributes, P
     let types = Types {
         left: rewriter.new.ty(left),
         right: rewriter.new.ty(right),
-        result: &rewriter.types[node.results[0].index()],
+        result: rewriter.new.ty(node.results[0]),
     };
     Some((conv.clone(), Product::of(conv, &types)?))
 }

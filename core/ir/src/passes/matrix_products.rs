@@ -26,7 +26,7 @@ pub fn matrix_products(graph: Graph) -> Graph {
             rewriter.keep(node);
             continue;
         };
-        let ty = rewriter.types[node.results[0].index()].clone();
+        let ty = rewriter.result_type(&node);
         let graph = &mut rewriter.new;
         let reshape = |graph: &mut Graph, x: Value, dims: &[usize]| {
             let (op, ty) = (

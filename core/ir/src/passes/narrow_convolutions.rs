@@ -28,7 +28,7 @@ pub fn narrow_convolutions(graph: Graph) -> Graph {
         match &mut node.op {
             Op::Convolution(_, result) if both && *result == DType::F32 => {
                 *result = narrow;
-                let wide = rewriter.types[node.results[0].index()].clone();
+                let wide = rewriter.result_type(&node);
                 let new = &mut rewriter.new;
                 let types = vec![wide.with_dtype(narrow)];
                 let result = new.push_typed(node.op, node.operands, types, node.origin)[0];

@@ -2,12 +2,7 @@
 
 use halite_core::{DType, Result, TensorType};
 
-use super::{
-    Printer,
-    constant::identity,
-    ops::Cx,
-    writer::{Name, element},
-};
+use super::{Printer, constant::identity, ops::Cx, writer::Name};
 use crate::{Graph, Reduction};
 
 impl Printer<'_> {
@@ -81,7 +76,7 @@ impl Printer<'_> {
         let [a, b] = self.block([scalar, scalar]);
         let result = match kind {
             None => b,
-            Some(kind) => self.elementwise(combiner(kind), a, b, element(scalar.dtype())),
+            Some(kind) => self.elementwise(combiner(kind), a, b, scalar.dtype().mlir_name()),
         };
         self.returns(&[result], &[scalar]);
         self.w.outdent();

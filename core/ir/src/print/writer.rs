@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt::Write, panic::Location};
 
-use halite_core::{DType, PartitionSpec, TensorType};
+use halite_core::{PartitionSpec, TensorType};
 
 /// Name of a value in the text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -176,7 +176,7 @@ impl Writer {
         for &dim in ty.dims() {
             self.number(dim).text("x");
         }
-        self.text(element(ty.dtype())).text(">")
+        self.text(ty.dtype().mlir_name()).text(">")
     }
 
     /// Writes `t, t`.
@@ -317,34 +317,5 @@ impl Writer {
             locations.places.len()
         });
         self.text(" loc(#loc").number(number).text(")");
-    }
-}
-
-/// The name of a dtype in MLIR.
-pub(super) const fn element(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Bool => "i1",
-        DType::S8 => "i8",
-        DType::S16 => "i16",
-        DType::S32 => "i32",
-        DType::S64 => "i64",
-        DType::U8 => "ui8",
-        DType::U16 => "ui16",
-        DType::U32 => "ui32",
-        DType::U64 => "ui64",
-        DType::F16 => "f16",
-        DType::Bf16 => "bf16",
-        DType::F32 => "f32",
-        DType::F64 => "f64",
-        DType::F8E3M4 => "f8E3M4",
-        DType::F8E4M3 => "f8E4M3",
-        DType::F8E4M3Fn => "f8E4M3FN",
-        DType::F8E4M3Fnuz => "f8E4M3FNUZ",
-        DType::F8E4M3B11Fnuz => "f8E4M3B11FNUZ",
-        DType::F8E5M2 => "f8E5M2",
-        DType::F8E5M2Fnuz => "f8E5M2FNUZ",
-        DType::F8E8M0Fnu => "f8E8M0FNU",
-        DType::C64 => "complex<f32>",
-        DType::C128 => "complex<f64>",
     }
 }

@@ -1,7 +1,7 @@
 //! Samples in elementwise operations.
 
 use super::{At, COMBINES, COUNTED, Place, SUMMED, Samples, Shared, is_linear};
-use crate::{BinaryOp, UnaryOp};
+use crate::{BinaryOp, Linearity, Op, UnaryOp};
 
 /// Of an operation that computes each element from those at its place.
 pub(super) fn combined(at: &At<'_>, operands: Vec<Samples>) -> Samples {
@@ -42,8 +42,8 @@ fn with_rank(at: &At<'_>, shared: Shared) -> Samples {
 }
 
 pub(super) fn unary(at: &At<'_>, unary: UnaryOp, operands: Vec<Samples>) -> Samples {
-    match (unary, &operands[0]) {
-        (UnaryOp::Negate, Samples::Sum(sum)) => Samples::Sum(*sum),
+    match (Op::Unary(unary).rules().linearity, &operands[0]) {
+        (Linearity::First, Samples::Sum(sum)) => Samples::Sum(*sum),
         _ => combined(at, operands),
     }
 }

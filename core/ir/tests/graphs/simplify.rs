@@ -33,14 +33,14 @@ fn merging_skips_barriers() {
         common_subexpressions,
         twice,
         expect![[r#"
-        constant []
-        constant []
-        constant []
-        multiply [0, 1]
-        multiply [1, 0]
-        optimization_barrier [4]
-        optimization_barrier [4]
-        outputs [4, 4, 5, 6, 7, 2, 3]"#]],
+            constant []
+            constant []
+            constant []
+            multiply [0, 1]
+            multiply [1, 0]
+            optimization_barrier [5]
+            optimization_barrier [5]
+            outputs [5, 5, 7, 8, 9, 3, 4]"#]],
     );
     let logged = graph(|graph, x| {
         graph.push(call(true), &[x], None).unwrap();

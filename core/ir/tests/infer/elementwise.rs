@@ -43,7 +43,7 @@ fn unary_operand_types() {
             exponential: s32[2] has elements of type s32; takes floats (convert first)
             abs: u8[2] has elements of type u8; takes signed integers and floats (convert first)
             not: f32[2] has elements of type f32; takes bool and integers
-            population_count: takes 1 operand, got 2 (f32[2], f32[2])
+            popcnt: takes 1 operand, got 2 (f32[2], f32[2])
         "#]],
     );
 }

@@ -85,7 +85,8 @@ fn window_errors() {
             reduce_window: window sizes [2, 0]: number 1 is 0, it must be 1 or more
             reduce_window: window strides [0, 1]: number 0 is 0, it must be 1 or more
             reduce_window: 1 paddings [(0, 0)] for f32[4, 4], which has 2 dimensions
-            reduce_window: padding 18446744073709551615 is larger than 9223372036854775807
+            reduce_window: padding (0, -1) of dimension 1 of f32[4, 4] is negative; slice first
+            reduce_window: f32[9223372036854775809, 2] is larger than any address space
             reduce_window: window dilations 18446744073709551615 is larger than 9223372036854775807
             select_and_scatter: the source is f32[2, 3], the windows of f32[4, 4] are f32[2, 2]
             select_and_scatter: the window has dilations; they are all to be 1

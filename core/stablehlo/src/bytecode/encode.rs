@@ -187,10 +187,11 @@ impl Tables {
         if form == Form::Builtin {
             return Ok(self.builtin_element(ty));
         }
-        let element = vhlo::ELEMENTS.iter().find(|element| element.ty == ty);
-        let element = element.expect("every element type but complex has a code");
-        self.require(format_args!("the element type {ty}"), element.since)?;
-        Ok(self.encoded_type(VHLO, begin(element.code)))
+        let code = ty.vhlo_number().zip(ty.vhlo_since());
+        let (code, (major, minor)) = code.expect("every element type but complex has a code");
+        let since = Version::new(major, minor, 0);
+        self.require(format_args!("the element type {ty}"), since)?;
+        Ok(self.encoded_type(VHLO, begin(code.into())))
     }
 
     fn builtin_element(&mut self, ty: ElementType) -> usize {
@@ -199,13 +200,10 @@ impl Tables {
             contents.varint((ty.bits() as u64) << 2 | signedness);
             contents
         };
-        let contents = match (ty, ty.class()) {
-            (_, ElementClass::Bool | ElementClass::Signed) => integer(0),
-            (_, ElementClass::Unsigned) => integer(2),
-            (ElementType::Bf16, _) => begin(3),
-            (ElementType::F16, _) => begin(4),
-            (ElementType::F32, _) => begin(5),
-            (ElementType::F64, _) => begin(6),
+        let contents = match (ty.class(), ty.builtin_number()) {
+            (ElementClass::Bool | ElementClass::Signed, _) => integer(0),
+            (ElementClass::Unsigned, _) => integer(2),
+            (_, Some(code)) if ty.bits() >= 16 => begin(code.into()),
             _ => {
                 // Old versions of MLIR have no codes of narrow floats, but read their text.
                 let mut contents = Encoder::default();

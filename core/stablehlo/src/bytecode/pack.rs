@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::{Dense, ElementType, RankedType};
+use crate::{Dense, ElementType, RankedType, types::canonical};
 
 /// The byte that stands for a splat of `true`.
 const ALL_TRUE: u8 = 0xff;
@@ -22,7 +22,7 @@ pub(super) fn unpack(ty: RankedType, blob: &[u8]) -> Result<Dense, String> {
                 return Err(wrong_length(&ty, blob, all));
             }
             match element.bits() {
-                2..8 => blob.iter().map(|byte| element.canonical(*byte)).collect(),
+                2..8 => blob.iter().map(|byte| canonical(element, *byte)).collect(),
                 _ => Arc::from(blob),
             }
         }

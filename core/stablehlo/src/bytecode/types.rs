@@ -7,22 +7,7 @@ use super::{
     sections::{Dialect, Entry},
     table::Table,
 };
-use crate::{ElementType, RankedType, Type, vhlo};
-
-/// Builtin floats of fewer than 16 bits, by code, from 22 on.
-const NARROW_FLOATS: [ElementType; 11] = [
-    ElementType::F8E5M2,
-    ElementType::F8E4M3,
-    ElementType::F8E4M3Fn,
-    ElementType::F8E5M2Fnuz,
-    ElementType::F8E4M3Fnuz,
-    ElementType::F8E4M3B11Fnuz,
-    ElementType::F8E3M4,
-    ElementType::F4E2M1Fn,
-    ElementType::F6E2M3Fn,
-    ElementType::F6E3M2Fn,
-    ElementType::F8E8M0Fnu,
-];
+use crate::{ElementType, RankedType, Type};
 
 /// A type of the table.
 #[derive(Clone, Debug)]
@@ -89,8 +74,9 @@ impl<'a> Table<'a> {
     }
 
     fn vhlo_type(&mut self, code: u64, cursor: &mut Cursor<'a>, depth: u32) -> Result<TypeEntry> {
-        if let Some(element) = vhlo::ELEMENTS.iter().find(|element| element.code == code) {
-            return Ok(TypeEntry::Element(element.ty));
+        let number = u32::try_from(code).ok();
+        if let Some(element) = number.and_then(ElementType::from_vhlo_number) {
+            return Ok(TypeEntry::Element(element));
         }
         let unsupported = |what: &str| Err(unsupported(cursor.position(), what));
         match code {
@@ -126,17 +112,18 @@ impl<'a> Table<'a> {
             0 => builtin_integer(cursor),
             1 => Ok(TypeEntry::Index),
             2 => self.function(cursor, depth),
-            3 => Ok(TypeEntry::Element(ElementType::Bf16)),
-            4 => Ok(TypeEntry::Element(ElementType::F16)),
-            5 => Ok(TypeEntry::Element(ElementType::F32)),
-            6 => Ok(TypeEntry::Element(ElementType::F64)),
             9 => self.complex(cursor, depth),
             12 => Ok(TypeEntry::None),
             13 => self.tensor(cursor, depth),
             15 => self.tuple(cursor, depth),
             21 => Ok(TypeEntry::Tf32),
-            22..=32 => Ok(TypeEntry::Element(NARROW_FLOATS[code as usize - 22])),
-            _ => Err(unsupported(position, format_args!("builtin type {code}"))),
+            _ => {
+                let number = u32::try_from(code).ok();
+                let element = number.and_then(ElementType::from_builtin_number);
+                element
+                    .map(TypeEntry::Element)
+                    .ok_or_else(|| unsupported(position, format_args!("builtin type {code}")))
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use super::{
     parser::{Parser, hex_digit},
     types::ElementNames,
 };
-use crate::{Dense, ElementClass, ElementType, RankedType};
+use crate::{Dense, ElementClass, ElementType, RankedType, types::canonical};
 
 impl<'a> Parser<'a> {
     /// `dense<..> : tensor<..>`. The elements come before their type, so they are skipped first.
@@ -103,7 +103,7 @@ impl<'a> Parser<'a> {
         }
         if size == 1 {
             for byte in &mut bytes {
-                *byte = ty.element.canonical(*byte);
+                *byte = canonical(ty.element, *byte);
             }
         }
         Ok(bytes)
@@ -170,7 +170,7 @@ impl<'a> Parser<'a> {
             if size == 1
                 && let Some(byte) = bytes.last_mut()
             {
-                *byte = element.canonical(*byte);
+                *byte = canonical(element, *byte);
             }
             return Ok(());
         }

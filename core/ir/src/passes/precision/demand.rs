@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use halite_core::{DType, Narrowing};
 
-use super::{
-    Cast,
-    rules::{CastRule, Conditioning, Terms, cast_rule},
+use super::{Cast, rules::cast_rule};
+use crate::{
+    Graph, Node, Op, Value,
+    rules::{CastRule, Conditioning, Terms},
 };
-use crate::{Graph, Node, Op, Value};
 
 /// What the users of a value demand of its precision. A lattice: a chain from the bottom up, whose
 /// join is the larger element.

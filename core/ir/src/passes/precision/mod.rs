@@ -12,7 +12,7 @@
 //! 3. [`rewrite`]: the same operations with converts between them.
 //!
 //! Both lattices are chains, so the join of two elements is the larger one. The transfer function
-//! of an operation follows from its [`CastRule`](rules::CastRule); `rules` has the table of all
+//! of an operation follows from its [`CastRule`](crate::rules::CastRule), in the table of all
 //! operations. Nodes are in topological order, so one sweep reaches the fixed point. Only the
 //! carried values of a scan form a cycle: the demand on their outputs is joined with that on their
 //! inputs, and the body is swept again until nothing changes.

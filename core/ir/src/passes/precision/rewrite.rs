@@ -5,13 +5,14 @@ use halite_core::{DType, HostArray, TensorType};
 use super::{
     Cast,
     demand::Demands,
-    rules::{CastRule, cast_rule},
+    rules::cast_rule,
     signature::convert,
     source::{Source, Sources},
 };
 use crate::{
     Graph, Literal, Node, Op, Value,
     passes::{dead_code, map_regions},
+    rules::CastRule,
 };
 
 const IN_ORDER: &str = "nodes of a valid graph are in topological order";

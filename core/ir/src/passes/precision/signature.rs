@@ -20,32 +20,37 @@ pub fn with_signature(graph: Graph, inputs: &[DType], outputs: &[DType]) -> Grap
     if have(graph.inputs(), inputs) && have(graph.outputs(), outputs) {
         return graph;
     }
-    let mut rewriter = Rewriter::new(graph.types, [].into_iter());
-    let new_inputs: Vec<Value> = zip(&graph.inputs, inputs)
-        .map(|(old, &dtype)| {
-            let ty = rewriter.types[old.index()].with_dtype(dtype);
-            rewriter.new.input(ty)
+    let old_inputs = graph.inputs.clone();
+    let (mut rewriter, nodes, old_outputs) = Rewriter::of(graph);
+    let new_inputs: Vec<Value> = zip(&old_inputs, inputs)
+        .map(|(&old, &dtype)| {
+            let ty = rewriter.new.ty(old);
+            if ty.dtype() == dtype {
+                return old;
+            }
+            let ty = ty.with_dtype(dtype);
+            rewriter.new.value(ty)
         })
         .collect();
-    for (&old, value) in zip(&graph.inputs, new_inputs) {
-        let dtype = rewriter.types[old.index()].dtype();
-        let value = convert(&mut rewriter.new, value, dtype);
+    rewriter.new.inputs = new_inputs;
+    for (at, &old) in old_inputs.iter().enumerate() {
+        let dtype = rewriter.new.ty(old).dtype();
+        let input = rewriter.new.inputs[at];
+        let value = convert(&mut rewriter.new, input, dtype);
         rewriter.replace(old, value);
     }
-    for mut node in graph.nodes {
+    for mut node in nodes {
         rewriter.map_operands(&mut node);
         rewriter.keep(node);
     }
-    let mut results = Vec::with_capacity(outputs.len());
-    for (&old, &dtype) in zip(&graph.outputs, outputs) {
-        let value = rewriter.value(old);
-        results.push(convert(&mut rewriter.new, value, dtype));
+    let mut graph = rewriter.finish(old_outputs);
+    for (at, &dtype) in outputs.iter().enumerate() {
+        let output = graph.outputs[at];
+        graph.outputs[at] = convert(&mut graph, output, dtype);
     }
-    rewriter.new.set_outputs(results);
-    rewriter.new
+    graph
 }
 
-/// The value in another dtype; itself if it already has it.
 pub(super) fn convert(graph: &mut Graph, value: Value, dtype: DType) -> Value {
     let ty = graph.ty(value).clone();
     if ty.dtype() == dtype {

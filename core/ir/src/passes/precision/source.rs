@@ -6,9 +6,9 @@ use super::{
     Cast,
     demand::{Demand, Demands},
     rewrite::rounded,
-    rules::{CastRule, cast_rule},
+    rules::cast_rule,
 };
-use crate::{Graph, Node, Op, Value};
+use crate::{Graph, Node, Op, Value, rules::CastRule};
 
 /// What a value is computed from. A lattice: a chain from the bottom up, whose join is the larger
 /// element. An operation that follows its inputs is in the compute dtype if and only if the join
