@@ -223,11 +223,11 @@ fields! { Dilated: WindowAttributes {
 pub(super) struct Undilated;
 
 fields! { Undilated: WindowAttributes {
+    base_dilations: Vec<usize> = NoDilation,
+    window_dilations: Vec<usize> = NoDilation,
     sizes: Vec<usize> = steps("window_dimensions"),
     strides: Vec<usize> = steps("window_strides"),
     padding: Vec<(i64, i64)> = padding("padding"),
-    base_dilations: Vec<usize> = NoDilation,
-    window_dilations: Vec<usize> = NoDilation,
 } }
 
 /// A field without attributes.
