@@ -11,7 +11,7 @@ use halite_core::{
 use halite_ir::{Graph, Interface};
 use halite_nn::{Jit, Tensor, Trace};
 
-use crate::targets;
+use crate::{lowering::lowered, targets};
 
 /// A function of tensors to tensors.
 pub trait Function:
@@ -73,13 +73,15 @@ pub fn has_devices(count: usize) -> bool {
     count <= has
 }
 
-/// [`halite_ir::program`], whose facts are compared with what a scan of the text finds. Programs
-/// with custom calls have no facts.
+/// [`halite_ir::program`], whose facts are compared with what a scan of the text finds, and whose
+/// text with the module of [`legalize`](halite_ir::legalize). Programs with custom calls have no
+/// facts.
 ///
 /// # Errors
 /// As [`halite_ir::program`].
 pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
     let program = halite_ir::program(graph, interface)?;
+    lowered(graph, interface)?;
     if let Some(facts) = &program.facts {
         let found = halite_pjrt::fuzz::program_facts(&program.code);
         let text = String::from_utf8_lossy(&program.code);
