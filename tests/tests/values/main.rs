@@ -17,6 +17,7 @@ mod layers;
 mod loss_numbers;
 mod networks;
 mod numbers;
+mod programs;
 mod random;
 mod reference;
 mod shard_map;
