@@ -11,7 +11,7 @@ use halite_core::{
 use halite_ir::{Graph, Interface};
 use halite_nn::{Jit, Tensor, Trace};
 
-use crate::targets;
+use crate::{lowering::lowered, targets};
 
 /// A function of tensors to tensors.
 pub trait Function:
@@ -73,12 +73,14 @@ pub fn has_devices(count: usize) -> bool {
     count <= has
 }
 
-/// [`halite_ir::program`], whose facts are compared with what a scan of the text finds.
+/// [`halite_ir::program`], whose facts are compared with what a scan of the text finds, and whose
+/// module with what is read from the text of the printer.
 ///
 /// # Errors
 /// As [`halite_ir::program`].
 pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
     let program = halite_ir::program(graph, interface)?;
+    lowered(graph, interface)?;
     let facts = program.code.facts().expect("a module has facts");
     let text = program.code.bytes();
     let found = ProgramFacts {

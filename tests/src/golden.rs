@@ -119,15 +119,27 @@ pub fn check_group(group: &str, functions: &[Named]) {
 /// # Panics
 /// If a case cannot be traced.
 pub fn operations(functions: &[Named]) -> BTreeMap<&'static str, Op> {
+    let mut seen = BTreeMap::new();
+    for graph in graphs(functions, false).values() {
+        collect(graph, &mut seen);
+    }
+    seen
+}
+
+/// The graph of each group of cases, with gradients or without them.
+///
+/// # Panics
+/// If a case cannot be traced.
+pub fn graphs(functions: &[Named], gradients: bool) -> BTreeMap<&'static str, Graph> {
     let mut groups = BTreeMap::<&str, Vec<Case>>::new();
     for case in cases() {
-        groups.entry(&case.group).or_default().push(Case {
-            gradients: vec![],
-            ..case.clone()
-        });
+        let group = groups.entry(&case.group).or_default();
+        group.push(case.clone());
+        if let (false, Some(case)) = (gradients, group.last_mut()) {
+            case.gradients.clear();
+        }
     }
-    let mut seen = BTreeMap::new();
-    for (group, cases) in groups {
+    let graph = |(group, cases): (&'static str, Vec<Case>)| {
         let tensors = read_tensors(group);
         let cx = Trace::new();
         let ty = |case: &Case, input: &String| {
@@ -140,12 +152,11 @@ pub fn operations(functions: &[Named]) -> BTreeMap<&'static str, Op> {
             .map(|(case, input)| cx.input(ty(case, input), input.as_str()))
             .collect();
         let outputs = trace_cases(&cx, &inputs, &cases, functions);
-        let graph = cx
-            .graph(&inputs, &outputs)
-            .unwrap_or_else(|error| panic!("group {group}: {error}"));
-        collect(&graph, &mut seen);
-    }
-    seen
+        let graph = cx.graph(&inputs, &outputs);
+        let graph = graph.unwrap_or_else(|error| panic!("group {group}: {error}"));
+        (group, graph)
+    };
+    groups.into_iter().map(graph).collect()
 }
 
 fn collect(graph: &Graph, seen: &mut BTreeMap<&'static str, Op>) {

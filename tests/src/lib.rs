@@ -14,6 +14,7 @@ pub mod kill;
 #[cfg(unix)]
 pub mod launchers;
 pub mod long;
+pub mod lowering;
 pub mod parallel;
 pub mod parity;
 pub mod process;

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use halite_ir::{Family, Op};
 use halite_tests::golden::{Named, cases, check_group, operations};
 
-fn functions() -> Vec<Named> {
+pub(crate) fn functions() -> Vec<Named> {
     [
         contractions::FUNCTIONS,
         control::FUNCTIONS,

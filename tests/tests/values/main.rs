@@ -18,6 +18,7 @@ mod layers;
 mod loss_numbers;
 mod networks;
 mod numbers;
+mod programs;
 mod random;
 mod shard_map;
 mod split;

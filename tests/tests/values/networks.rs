@@ -7,10 +7,11 @@
 //! in `HALITE_NETWORKS_VARIANTS` is also compiled with barriers, and one in mixed precision.
 //! `HALITE_NETWORKS_SHRINK` limits the attempts to make a failing network smaller.
 
-mod build;
-mod description;
+pub(crate) mod build;
+pub(crate) mod description;
 mod draw;
 mod golden;
+mod lowered;
 mod run;
 
 use std::time::Instant;
