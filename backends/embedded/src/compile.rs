@@ -210,6 +210,7 @@ pub(crate) fn program_key(
         replicas,
         ..
     } = program;
+    // The name of the platform in caches that are older than its present one.
     let rest = format!("halite {version} {signature:?} {partitions} {replicas} {options:?}");
     let mut digest = Sha256::new();
     digest.update((code.len() as u64).to_le_bytes());
