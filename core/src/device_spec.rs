@@ -128,7 +128,7 @@ mod tests {
         for kind in [
             "",
             "cpu",
-            "halite reference",
+            "embedded",
             "null",
             "NVIDIA",
             "NVIDIA GH200 480GB",

@@ -5,10 +5,21 @@ use std::sync::Arc;
 /// Name and version of a backend.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Platform {
-    /// `cpu`, `cuda`, `tpu`, `null`.
+    /// `cpu`, `cuda`, `tpu`, `embedded`, `null`.
     pub name: Arc<str>,
     /// The driver's description of its version.
     pub version: String,
+}
+
+impl Platform {
+    /// The name of the platform that a file calls `name`. Runs, compiled programs and artifacts keep
+    /// the name that their platform had when they were written.
+    pub fn current_name(name: &str) -> &str {
+        match name {
+            "halite" => "embedded",
+            current => current,
+        }
+    }
 }
 
 /// Id of a device, unique in a job.

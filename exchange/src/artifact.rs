@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use halite_core::{DType, Error, ErrorKind, Result, TensorType, files};
+use halite_core::{DType, Error, ErrorKind, Platform, Result, TensorType, files};
 use halite_stablehlo::{Dense, Module};
 
 use crate::{Exported, constant::fix_input};
@@ -225,8 +225,11 @@ impl Artifact {
     /// Index of the platform among those that it was exported for. Platforms without a name in JAX,
     /// as that of the embedded executor, run what was exported for `cpu`.
     fn platform_index(&self, platform: &str) -> Result<usize> {
-        let platform = platform.to_lowercase();
-        let position = |name: &str| self.platforms.iter().position(|known| known == name);
+        let platform = Platform::current_name(&platform.to_lowercase()).to_owned();
+        let position = |name: &str| {
+            let mut known = self.platforms.iter();
+            known.position(|known| Platform::current_name(known) == name)
+        };
         let is_jax = ["cuda", "rocm", "tpu"].contains(&&*platform);
         let found = position(&platform);
         let cpu = || position("cpu").filter(|_| !is_jax || self.any_platform);

@@ -273,12 +273,12 @@ fn platforms_are_those_of_the_export() {
         Artifact::from_exported(&exported.with_platforms(platforms).unwrap()).unwrap()
     };
     // Executors without a name in JAX run what is for CPUs.
-    for platforms in [&["cpu"][..], &["tpu", "cpu"], &["halite"]] {
+    for platforms in [&["cpu"][..], &["tpu", "cpu"], &["embedded"], &["halite"]] {
         artifact(platforms).compile(&CLIENT).unwrap();
     }
     let error = artifact(&["tpu"]).compile(&CLIENT).unwrap_err().to_string();
     assert!(
-        error.contains("was exported for tpu, this client is halite"),
+        error.contains("was exported for tpu, this client is embedded"),
         "{error}"
     );
     artifact(&["tpu"])

@@ -23,8 +23,8 @@ fn auto_without_a_plugin_names_embedded() {
     let ended = succeeds(command.arg(&out));
     let parts = ["accelerator auto is `embedded`", "python3 was not found"];
     assert_contains(&ended.stderr, &parts);
-    assert_contains(&ended.stdout, &["plugin                halite "]);
-    assert_eq!(report(&out)["plugin"], "halite");
+    assert_contains(&ended.stdout, &["plugin                embedded "]);
+    assert_eq!(report(&out)["plugin"], "embedded");
     // The warning is one line, and is not repeated.
     let lines = ended.stderr.lines();
     assert_eq!(lines.filter(|line| line.contains("python3")).count(), 1);
@@ -66,7 +66,7 @@ fn resume_on_another_platform_is_refused() {
     let error = fails(command.arg(&out));
     let parts = [
         "plugin (--accelerator): saved cpu ",
-        ", given halite ",
+        ", given embedded ",
         "--allow-changes plugin",
     ];
     assert_contains(&error, &parts);

@@ -38,7 +38,7 @@ fn hardware_report_has_devices_and_a_resumed_run() {
     ];
     assert_eq!(names, expected);
     assert!(steps.iter().all(|step| step["state"] == "ok"), "{text}");
-    assert_eq!(steps[0]["devices"][0]["kind"], "halite reference", "{text}");
+    assert_eq!(steps[0]["devices"][0]["kind"], "embedded", "{text}");
     let accuracy = steps[3]["run"]["metrics"]["accuracy"].as_f64().unwrap();
     assert!(accuracy > 0.9, "{text}");
     let page = fs::read_to_string(report.join("report.md")).unwrap();

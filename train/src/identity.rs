@@ -13,7 +13,7 @@ mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use halite_core::{Code, Error, Result};
+use halite_core::{Code, Error, Platform, Result};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
@@ -309,6 +309,10 @@ impl Identity {
             else {
                 continue;
             };
+            let then = &match known.effect {
+                Effect::Platform => renamed(then),
+                _ => then.clone(),
+            };
             if then == now {
                 continue;
             }
@@ -382,6 +386,12 @@ impl Identity {
 /// Returns the name of the platform at the start of the property `plugin`.
 fn platform_of(plugin: &str) -> &str {
     plugin.split(' ').next().unwrap_or(plugin)
+}
+
+/// The property `plugin`, with the current name of its platform.
+fn renamed(plugin: &str) -> String {
+    let name = platform_of(plugin);
+    format!("{}{}", Platform::current_name(name), &plugin[name.len()..])
 }
 
 #[cfg(test)]

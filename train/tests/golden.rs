@@ -132,10 +132,15 @@ fn damaged_format_1_falls_back() {
     );
 }
 
-/// The whole training is compared with a tolerance: processors round in different orders.
+/// The run names its platform `halite`, as the embedded executor was called. The whole training is
+/// compared with a tolerance: processors round in different orders.
 #[test]
 fn run_of_format_1_resumes() {
     let run = copy_of("format-1");
+    let manifest = run.path().join("checkpoints/step-00000005/manifest.json");
+    let manifest = fs::read_to_string(manifest).unwrap();
+    assert!(manifest.contains(r#""plugin": "halite 0.1.0""#));
+    assert_eq!(&*client().platform().name, "embedded");
     let rows = |out: &Path| fs::read_to_string(out.join("metrics.csv")).unwrap();
     let before = rows(run.path());
     let resumed = train(run.path(), 2);

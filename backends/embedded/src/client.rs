@@ -78,7 +78,7 @@ impl Client {
         let peers = options.node.as_ref().filter(|node| node.count > 1);
         Ok(Client {
             platform: Platform {
-                name: Arc::from("halite"),
+                name: Arc::from("embedded"),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
             },
             devices,

@@ -214,6 +214,7 @@ pub(crate) fn program_key(
         replicas,
         ..
     } = program;
+    // The name of the platform in caches that are older than its present one.
     let rest = format!("halite {version} {signature:?} {partitions} {replicas} {options:?}");
     let mut digest = Sha256::new();
     digest.update((rest.len() as u64).to_le_bytes());

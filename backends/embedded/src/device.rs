@@ -107,7 +107,7 @@ impl Device for EmbeddedDevice {
         self.queue.is_some()
     }
     fn kind(&self) -> &str {
-        "halite reference"
+        "embedded"
     }
     fn memories(&self) -> &[MemoryKind] {
         &[MemoryKind::Device]

@@ -49,8 +49,8 @@ impl Node {
     /// If a process does not tell its devices in time; if the processes do not agree on their
     /// number.
     pub(crate) fn meet(&self, devices: u32) -> Result<Vec<u32>> {
-        let local = |index: u32| format!("local_topology/halite/{index}");
-        const GLOBAL: &str = "global_topology/halite";
+        let local = |index: u32| format!("local_topology/embedded/{index}");
+        const GLOBAL: &str = "global_topology/embedded";
         if self.index >= self.count {
             let (index, count) = (self.index, self.count);
             let message = format!("process {index} of {count}; expected an index below the number");

@@ -1,7 +1,7 @@
 //! Capabilities and quirks of plugins, by platform and version of the API: the one place that
 //! compares platform names and versions to decide how a plugin is used.
 
-use halite_core::{Capabilities, DTypePolicy, Faults, Narrowing};
+use halite_core::{Capabilities, DTypePolicy, Faults, Narrowing, Platform};
 
 /// Capabilities and quirks of a platform in one version of the API.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -186,7 +186,7 @@ const EMBEDDED: Quirks = Quirks {
 const PLATFORMS: [(&str, Quirks); 7] = [
     ("cpu", CPU),
     ("cuda", CUDA),
-    ("halite", EMBEDDED),
+    ("embedded", EMBEDDED),
     ("metal", DEVICE),
     ("rocm", ROCM),
     ("sycl", DEVICE),
@@ -206,6 +206,7 @@ impl Quirks {
     }
 
     fn newest(platform: &str) -> Self {
+        let platform = Platform::current_name(platform);
         let row = (PLATFORMS.iter()).find(|(name, _)| platform.eq_ignore_ascii_case(name));
         row.map_or(UNKNOWN, |(_, quirks)| *quirks)
     }
@@ -289,7 +290,7 @@ mod tests {
 
     #[test]
     fn products_of_the_host_have_full_precision() {
-        for platform in ["cpu", "halite"] {
+        for platform in ["cpu", "embedded", "halite"] {
             let host = capabilities(platform);
             assert_eq!(host.narrowing, Narrowing::Contractions, "{platform}");
             assert!(!host.rounds_products, "{platform}");

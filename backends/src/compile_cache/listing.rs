@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use halite_core::{ProgramKey, Result};
+use halite_core::{Platform, ProgramKey, Result};
 
 use super::{
     ABANDONED, ASIDE, COMPILING, CompileCache, FORGOTTEN, LOADING, PARTIAL, SUFFIX,
@@ -55,7 +55,7 @@ impl CompileCache {
             entries.push(CacheEntry {
                 key,
                 name,
-                platform,
+                platform: Platform::current_name(&platform).to_owned(),
                 bytes: file.bytes,
                 compile_time,
                 used: file.changed,

@@ -47,9 +47,9 @@ fn compare(script: &str, devices: u32) {
         .arg(repository().join("tests/jax/compare.py"))
         .arg(script)
         .arg(library(EMBEDDED))
-        .args(["halite", &devices.to_string()]));
+        .args(["embedded", &devices.to_string()]));
     assert!(
-        printed.contains(&format!("halite: {devices} devices")),
+        printed.contains(&format!("embedded: {devices} devices")),
         "{printed}"
     );
 }

@@ -118,7 +118,7 @@ fn process_that_does_not_open_is_named() {
         let error: Error = opened.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
         for part in [
-            "key `local_topology/halite/1` of store `devices`",
+            "key `local_topology/embedded/1` of store `devices`",
             "process 1 on ",
         ] {
             assert!(error.to_string().contains(part), "{error}");
@@ -126,7 +126,7 @@ fn process_that_does_not_open_is_named() {
         Err(error)
     });
     let text = result.unwrap_err().to_string();
-    assert!(text.contains("local_topology/halite/1"), "{text}");
+    assert!(text.contains("local_topology/embedded/1"), "{text}");
 }
 
 /// Callers leave the callbacks out, or uninitialized, where there is one process.

@@ -207,16 +207,31 @@ fn sharding_changes_the_rounding_only() {
 #[test]
 fn other_platform_is_refused_unless_allowed() {
     let saved = identity(&[], |_| ());
-    let other = identity(&[], |values| values.plugin = "halite 1".into());
+    let other = identity(&[], |values| values.plugin = "embedded 1".into());
     assert_eq!(
         lines(&other.compare(&saved, &[]).refused),
-        ["plugin (--accelerator): saved cpu 1, given halite 1"]
+        ["plugin (--accelerator): saved cpu 1, given embedded 1"]
     );
     let allowed = ["plugin".to_owned()];
     other.check_allowed(&saved, &allowed).unwrap();
     let comparison = other.compare(&saved, &allowed);
     comparison.check("step-1", &[]).unwrap();
     assert_eq!(lines(&comparison.accepted).len(), 1);
+}
+
+#[test]
+fn former_name_of_a_platform_is_the_same() {
+    let saved = identity(&[], |values| values.plugin = "halite 1".into());
+    let named = |plugin: &str| identity(&[], |values| values.plugin = plugin.into());
+    let comparison = named("embedded 1").compare(&saved, &[]);
+    comparison.check("step-1", &[]).unwrap();
+    assert!(comparison.rounding.is_empty() && comparison.warnings().is_empty());
+    let newer = named("embedded 2").compare(&saved, &[]);
+    assert_eq!(
+        lines(&newer.rounding),
+        ["plugin (--accelerator): saved embedded 1, given embedded 2"]
+    );
+    assert_eq!(named("cpu 1").compare(&saved, &[]).refused.len(), 1);
 }
 
 #[test]
