@@ -1,11 +1,12 @@
-//! The module that a graph is lowered to is that of its text.
+//! The module that a graph is lowered to is that of its text, and is written as this text.
 
 mod operations;
 
-use halite_ir::{Graph, Interface, legalize, text};
+use halite_ir::{Graph, Interface, Port, legalize, text};
 use halite_stablehlo::{Module, Position, Region};
 
-/// Checks that lowering the graph and reading its text give the same module, or the same error.
+/// Checks that lowering the graph and reading its text give the same module, which is written as
+/// the same text, or the same error.
 #[track_caller]
 pub(crate) fn same(graph: &Graph, interface: &Interface) {
     let lowered = legalize(graph, interface);
@@ -27,6 +28,49 @@ pub(crate) fn same(graph: &Graph, interface: &Interface) {
         lowered == read,
         "lowered:\n{lowered}\n{lowered:?}\n\nread:\n{read}\n{read:?}"
     );
+    same_text(graph, interface, &lowered);
+}
+
+/// Checks that the module is written as the graph, and is read from its text. Modules have neither
+/// names of inputs nor columns of source lines.
+#[track_caller]
+fn same_text(graph: &Graph, interface: &Interface, module: &Module) {
+    let unnamed = |ports: &[Port]| -> Vec<Port> {
+        let unnamed = |port: &Port| Port {
+            name: None,
+            ..port.clone()
+        };
+        ports.iter().map(unnamed).collect()
+    };
+    let interface = Interface {
+        inputs: unnamed(&interface.inputs),
+        ..interface.clone()
+    };
+    let expected = without_columns(&text(graph, &interface).unwrap());
+    let written = module.to_text();
+    assert!(written == expected, "{written}\nexpected:\n{expected}");
+    let mut read = Module::parse(&written).unwrap();
+    for function in &mut read.functions {
+        forget_positions(&mut function.body);
+    }
+    assert!(read == *module, "{written}\n{read:?}\n\n{module:?}");
+
+    let without_locations = Interface {
+        locations: false,
+        ..interface
+    };
+    let mut key = String::new();
+    module.write_without_locations(&mut key).unwrap();
+    assert_eq!(key, text(graph, &without_locations).unwrap());
+}
+
+/// Replaces the columns of source lines by 0.
+fn without_columns(text: &str) -> String {
+    let line = |line: &str| match line.rsplit_once(':') {
+        Some((start, _)) if line.starts_with("#loc") => format!("{start}:0)\n"),
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
 }
 
 /// Removes the places in the text.

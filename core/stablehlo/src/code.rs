@@ -1,6 +1,9 @@
 //! Modules as the code of programs.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use halite_core::{Code, ModuleCode, ProgramFacts, Result};
 
@@ -54,11 +57,22 @@ impl ModuleCode for ProgramModule {
     }
 
     fn without_locations(&self, each: &mut dyn FnMut(&[u8])) {
-        self.module.write_without_locations(each);
+        let written = self.module.write_without_locations(&mut Pieces(each));
+        written.expect("the sink returns no errors");
     }
 
     fn facts(&self) -> &ProgramFacts {
         self.facts.get_or_init(|| facts(&self.module))
+    }
+}
+
+/// Passes text on to a function.
+struct Pieces<'a>(&'a mut dyn FnMut(&[u8]));
+
+impl fmt::Write for Pieces<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        (self.0)(text.as_bytes());
+        Ok(())
     }
 }
 

@@ -8,15 +8,16 @@
 //! # Add an operation
 //!
 //! 1. Add a row to [`ops!`], or a case to [`UnaryOp`] or [`BinaryOp`]. The variant of [`OpKind`],
-//!    [`OpKind::to_attributes`], [`OpKind::from_attributes`], generic text and portable artifacts
-//!    follow from it. `define!` in [`macros`] documents the grammar of rows.
+//!    [`OpKind::to_attributes`], [`OpKind::from_attributes`], text and portable artifacts follow
+//!    from it. `define!` in [`macros`] documents the grammar of rows.
 //! 2. Choose the kinds of its fields from [`kinds`]. A new enumeration, and a structure of many
 //!    fields or of fields that several operations have, go into [`attributes`].
 //! 3. Write the rule that the row names, in [`verify`](crate::verify): it checks the operands,
 //!    attributes and regions, and returns the types of the results. Elementwise operations share
 //!    one, to which the row gives the classes of elements.
-//! 4. If the operation has a pretty form that is more than operands and `key = value`, parse it in
-//!    `text/pretty.rs`.
+//! 4. Text has operands and `key = value` if all fields have a [`key`](fields::Field::key), else
+//!    MLIR's generic form. Another form is parsed in `text/pretty.rs` and written in
+//!    `print/forms.rs`.
 //!
 //! Other names of an operation, and operations that are read as others, are in
 //! [`build`](crate::build).
@@ -31,6 +32,7 @@ mod macros;
 mod read;
 mod row;
 mod take;
+mod value;
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -43,6 +45,7 @@ pub(crate) use self::{
     kinds::{flag, sizes},
     row::{Named, Row},
     take::Take,
+    value::{Value, width},
 };
 pub use self::{
     attributes::{
@@ -225,21 +228,21 @@ macro_rules! ops {
         } = "all_gather" in SEVERAL_OPERANDS => collective::all_gather(op, *dim, collective);
         /// Any number of operands.
         AllToAll {
-            split: usize = size("split_dimension"),
             concat: usize = size("concat_dimension"),
-            parts: usize = size("split_count"),
             collective: CollectiveAttributes = Exchange,
+            parts: usize = size("split_count"),
+            split: usize = size("split_dimension"),
         } = "all_to_all" in SEVERAL_OPERANDS
             => collective::all_to_all(op, [*split, *concat], *parts, collective);
         /// Region as of [`AllReduce`](Self::AllReduce); one operand.
         ReduceScatter {
-            dim: usize = size("scatter_dimension"),
             collective: CollectiveAttributes = structure(),
+            dim: usize = size("scatter_dimension"),
         } = "reduce_scatter" [regions] => collective::reduce_scatter(op, *dim, collective);
         /// `(source, target)` of each message.
         CollectivePermute {
-            pairs: Vec<(usize, usize)> = devices("source_target_pairs"),
             channel: Option<i64> = channel("channel_id"),
+            pairs: Vec<(usize, usize)> = devices("source_target_pairs"),
         } = "collective_permute" => collective::collective_permute(op, pairs, *channel);
         CollectiveBroadcast(collective: CollectiveAttributes = Exchange)
             = "collective_broadcast" in &[since(0, 16), since(1, 20).adds(DYNAMIC_ROOT)]
@@ -326,11 +329,12 @@ impl OpKind {
     /// algorithm of `dot_general`, ..) are left out; all others are there, defaults included.
     pub fn to_attributes(&self) -> (&'static str, Attributes) {
         let mut attributes = Attributes::default();
+        let mut push = |named: &Named, value: Value<'_>| attributes.push(named.name, value.into());
         match self {
             OpKind::Unary(UnaryOp::Erf) => {
-                OpKind::CustomCall(CustomCallAttributes::new(ERF)).push(&mut attributes);
+                OpKind::CustomCall(CustomCallAttributes::new(ERF)).visit(&mut push);
             }
-            _ => self.push(&mut attributes),
+            _ => self.visit(&mut push),
         }
         (self.name(), attributes)
     }

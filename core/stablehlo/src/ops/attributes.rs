@@ -14,6 +14,7 @@ use super::{
     read,
     row::Named,
     take::Take,
+    value::Value,
 };
 use crate::{Attribute, Attributes, ElementType, ShardyAxis, ShardySharding};
 
@@ -75,8 +76,8 @@ attributes! {
             = dims("start_indices_batching_dims").since(1, 1),
         pub start_index_map: Vec<usize> = dims("start_index_map"),
         pub index_vector_dim: usize = dim("index_vector_dim"),
-        pub slice_sizes: Vec<usize> = sizes("slice_sizes"),
         pub indices_are_sorted: bool = flag("indices_are_sorted"),
+        pub slice_sizes: Vec<usize> = sizes("slice_sizes"),
     }
 
     /// Attributes of `scatter`.
@@ -139,11 +140,11 @@ attributes! {
     /// Devices of a collective.
     #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
     pub struct CollectiveAttributes {
+        /// The channel's handle, if the program has one that is greater than 0.
+        pub channel: Option<i64> = channel("channel_id"),
         /// Groups of processes, each list in the order of its members. Lists that are padded with
         /// -1 in the program are shorter here.
         pub groups: Vec<Vec<usize>> = groups("replica_groups"),
-        /// The channel's handle, if the program has one that is greater than 0.
-        pub channel: Option<i64> = channel("channel_id"),
         /// Whether groups hold flattened ids of (replica, partition).
         pub global_ids: bool = flag("use_global_device_ids"),
     }
@@ -212,11 +213,11 @@ pub struct WindowAttributes {
 pub(super) struct Dilated;
 
 fields! { Dilated: WindowAttributes {
-    sizes: Vec<usize> = window("window_dimensions"),
-    strides: Vec<usize> = steps("window_strides"),
-    padding: Vec<(i64, i64)> = padding("padding"),
     base_dilations: Vec<usize> = steps("base_dilations"),
+    padding: Vec<(i64, i64)> = padding("padding"),
     window_dilations: Vec<usize> = steps("window_dilations"),
+    sizes: Vec<usize> = sizes("window_dimensions"),
+    strides: Vec<usize> = steps("window_strides"),
 } }
 
 /// Windows of `select_and_scatter` over the first operand, by default of one element.
@@ -225,9 +226,9 @@ pub(super) struct Undilated;
 fields! { Undilated: WindowAttributes {
     base_dilations: Vec<usize> = NoDilation,
     window_dilations: Vec<usize> = NoDilation,
+    padding: Vec<(i64, i64)> = padding("padding"),
     sizes: Vec<usize> = steps("window_dimensions"),
     strides: Vec<usize> = steps("window_strides"),
-    padding: Vec<(i64, i64)> = padding("padding"),
 } }
 
 /// A field without attributes.
@@ -238,7 +239,7 @@ impl Fields<Vec<usize>> for NoDilation {
         Ok(vec![1; take.rank()?])
     }
 
-    fn push(&self, _: &Vec<usize>, _: &mut Attributes) {}
+    fn visit<'a>(&self, _: &'a Vec<usize>, _: &mut dyn FnMut(&Named, Value<'a>)) {}
 
     fn describe(&self, _: &mut Vec<Named>) {}
 }
@@ -247,8 +248,8 @@ impl Fields<Vec<usize>> for NoDilation {
 pub(super) struct Exchange;
 
 fields! { Exchange: CollectiveAttributes {
-    groups: Vec<Vec<usize>> = groups("replica_groups"),
     channel: Option<i64> = channel("channel_id"),
+    groups: Vec<Vec<usize>> = groups("replica_groups"),
     global_ids: bool = flag("use_global_device_ids").unwritten(),
 } }
 
@@ -258,10 +259,11 @@ pub(super) fn order(name: &'static str) -> Field<Option<ComparisonOrder>> {
         Attribute::Str(text) if text == "NOTYPE" => Ok(None),
         value => read::case(take, name, value).map(Some),
     };
-    let write = |order: &Option<ComparisonOrder>| order.map(|it| Attribute::Str(it.name().into()));
-    Field::new(name, read, write)
-        .or_default()
-        .enumeration(ComparisonOrder::ENUMERATION)
+    Field::new(name, read, |order: &Option<ComparisonOrder>| {
+        order.map(|it| Value::Case(it.name()))
+    })
+    .or_default()
+    .enumeration(ComparisonOrder::ENUMERATION)
 }
 
 /// A dimension of the first operand, counted from the end if it is negative; the last one if it is
@@ -288,7 +290,7 @@ pub(super) fn direction(name: &'static str) -> Field<PropagationDirection> {
         direction.ok_or_else(|| take.wrong(name, number, "0 to 3"))
     };
     Field::new(name, read, |direction| {
-        Some(Attribute::Int(*direction as i64, ElementType::S32))
+        Some(Value::Int(*direction as i64, ElementType::S32))
     })
 }
 
@@ -341,9 +343,11 @@ impl Fields<Option<Attributes>> for Algorithm {
         Ok((!algorithm.0.is_empty()).then_some(algorithm))
     }
 
-    fn push(&self, value: &Option<Attributes>, attributes: &mut Attributes) {
-        if let Some(algorithm) = value {
-            attributes.0.extend(algorithm.0.iter().cloned());
+    fn visit<'a>(&self, value: &'a Option<Attributes>, visit: &mut dyn FnMut(&Named, Value<'a>)) {
+        for (name, value) in value.iter().flat_map(|algorithm| &algorithm.0) {
+            if let Some(name) = ALGORITHM_FIELDS.iter().find(|known| *known == name) {
+                visit(&Named::new(name), Value::Any(value));
+            }
         }
     }
 

@@ -10,8 +10,9 @@ use super::{
     read,
     row::Named,
     take::Take,
+    value::Value,
 };
-use crate::{Attribute, Attributes};
+use crate::Attribute;
 
 attributes! {
     /// Attributes of `custom_call`.

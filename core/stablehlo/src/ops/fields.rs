@@ -4,16 +4,16 @@ use std::marker::PhantomData;
 
 use halite_core::Result;
 
-use super::{enumeration::Enumeration, row::Named, take::Take};
-use crate::{Attribute, Attributes};
+use super::{enumeration::Enumeration, row::Named, take::Take, value::Value};
+use crate::Attribute;
 
 /// The attributes of a field of type `T`.
 pub(crate) trait Fields<T> {
     /// Removes the attributes and returns the field that they define.
     fn take(&self, take: &mut Take<'_>) -> Result<T>;
 
-    /// Adds the attributes of a field.
-    fn push(&self, value: &T, attributes: &mut Attributes);
+    /// Visits the attributes of a field in the order in which text has them.
+    fn visit<'a>(&self, value: &'a T, visit: &mut dyn FnMut(&Named, Value<'a>));
 
     /// Adds the names of the attributes.
     fn describe(&self, attributes: &mut Vec<Named>);
@@ -24,7 +24,7 @@ pub(crate) struct Field<T> {
     named: Named,
     read: fn(&Take<'_>, &str, Attribute) -> Result<T>,
     missing: fn(&Take<'_>, &str) -> Result<T>,
-    write: fn(&T) -> Option<Attribute>,
+    write: fn(&T) -> Option<Value<'_>>,
     written: bool,
 }
 
@@ -34,7 +34,7 @@ impl<T> Field<T> {
     pub(super) fn new(
         name: &'static str,
         read: fn(&Take<'_>, &str, Attribute) -> Result<T>,
-        write: fn(&T) -> Option<Attribute>,
+        write: fn(&T) -> Option<Value<'_>>,
     ) -> Self {
         Field {
             named: Named::new(name),
@@ -51,7 +51,7 @@ impl<T> Field<T> {
     }
 
     /// Writes the attribute in another way.
-    pub(super) fn write_by(self, write: fn(&T) -> Option<Attribute>) -> Self {
+    pub(super) fn write_by(self, write: fn(&T) -> Option<Value<'_>>) -> Self {
         Field { write, ..self }
     }
 
@@ -110,9 +110,9 @@ impl<T> Fields<T> for Field<T> {
         }
     }
 
-    fn push(&self, value: &T, attributes: &mut Attributes) {
+    fn visit<'a>(&self, value: &'a T, visit: &mut dyn FnMut(&Named, Value<'a>)) {
         if let Some(value) = (self.write)(value).filter(|_| self.written) {
-            attributes.push(self.named.name, value);
+            visit(&self.named, value);
         }
     }
 

@@ -57,16 +57,16 @@ macro_rules! define {
                 }
             }
 
-            /// Adds the attributes of this operation.
-            fn push(&self, attributes: &mut Attributes) {
+            /// Visits the attributes of this operation in the order in which text has them.
+            pub(crate) fn visit<'a>(&'a self, visit: &mut dyn FnMut(&Named, Value<'a>)) {
                 match self {
                     OpKind::Unary(_) | OpKind::Binary(_) => {}
                     $(OpKind::$variant { .. } => {
                         $(if let OpKind::$variant(value) = self {
-                            Fields::push(&$value_as, value, attributes);
+                            Fields::visit(&$value_as, value, visit);
                         })?
                         $($(if let OpKind::$variant { $field: value, .. } = self {
-                            Fields::push(&$as, value, attributes);
+                            Fields::visit(&$as, value, visit);
                         })*)?
                     })*
                 }
@@ -121,8 +121,8 @@ macro_rules! fields {
                 Ok($name { $($field: Fields::take(&$as, take)?),* })
             }
 
-            fn push(&self, value: &$name, attributes: &mut Attributes) {
-                $(Fields::push(&$as, &value.$field, attributes);)*
+            fn visit<'a>(&self, value: &'a $name, visit: &mut dyn FnMut(&Named, Value<'a>)) {
+                $(Fields::visit(&$as, &value.$field, visit);)*
             }
 
             fn describe(&self, attributes: &mut Vec<Named>) {

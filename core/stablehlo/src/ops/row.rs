@@ -91,11 +91,4 @@ impl Row {
             attributes,
         }
     }
-
-    /// The attribute with this name.
-    pub(crate) fn attribute(&self, name: &str) -> Option<&Named> {
-        let attributes = &self.attributes;
-        let index = attributes.binary_search_by_key(&name, |attribute| attribute.name);
-        Some(&attributes[index.ok()?])
-    }
 }

@@ -1,106 +1,135 @@
-//! Constants as text.
+//! Constants as text, bit-exact.
 
-use std::fmt::{Display, Formatter, Result};
+use std::fmt::{self, Write};
 
 use half::{bf16, f16};
 
-use super::{attribute::Decimal, list};
+use super::text::Text;
 use crate::{Dense, ElementClass, ElementType};
 
 /// Number of elements above which they are written as one block of hexadecimal digits.
 const LISTED: usize = 16;
 
-/// Number of dimensions above which they are written as one block.
+/// Number of dimensions above which booleans are written as one block.
 const LISTED_RANK: usize = 16;
 
-/// `dense<..> : tensor<..>`.
-pub(super) struct DenseText<'a>(pub(super) &'a Dense);
-
-impl Display for DenseText<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        write!(f, "dense<{}> : {}", Elements(self.0), self.0.ty)
-    }
-}
-
-/// The elements of a constant, without its type.
-pub(super) struct Elements<'a>(pub(super) &'a Dense);
-
-impl Display for Elements<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let Dense { ty, bytes } = self.0;
-        let size = ty.element.size();
-        // The packing of booleans in a block is not the same in all versions of MLIR.
-        let boolean = ty.element == ElementType::Bool;
-        let listed = (boolean || ty.elements() <= LISTED) && ty.rank() <= LISTED_RANK;
+impl Text<'_> {
+    /// Writes `dense<..> : tensor<..>`.
+    pub(super) fn dense(&mut self, dense: &Dense) -> &mut Self {
+        let Dense { ty, bytes } = dense;
+        self.text("dense<");
+        let listed = match ty.element {
+            // The packing of booleans in a block is not the same in all versions of MLIR.
+            ElementType::Bool => ty.rank() <= LISTED_RANK,
+            _ => ty.elements() <= LISTED && ty.rank() <= 1,
+        };
         match bytes.len() {
-            0 => Ok(()),
-            length if length == size => element(f, ty.element, bytes),
-            _ if listed => nested(f, ty.element, &ty.dims, bytes),
-            _ => {
-                f.write_str("\"0x")?;
-                bytes.iter().try_for_each(|byte| write!(f, "{byte:02X}"))?;
-                f.write_str("\"")
+            0 => &mut *self,
+            length if length == ty.element.size() => self.element(ty.element, bytes),
+            _ if listed => self.nested(ty.element, &ty.dims, bytes),
+            _ => self.blob(bytes),
+        };
+        self.text("> : ").tensor(ty)
+    }
+
+    /// Writes `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`, whose rows have `width` numbers each.
+    pub(super) fn matrix<R: IntoIterator<Item = i64>>(
+        &mut self,
+        rows: impl ExactSizeIterator<Item = R>,
+        width: usize,
+    ) -> &mut Self {
+        let count = rows.len();
+        self.text("dense<");
+        if count > 0 {
+            self.list(rows, |text, row| {
+                text.integers(row);
+            });
+        }
+        self.text("> : tensor<").number(count as u64);
+        self.char('x').number(width as u64).text("xi64>")
+    }
+
+    /// Writes `[[true, false], [false, true]]`.
+    fn nested(&mut self, ty: ElementType, dims: &[usize], bytes: &[u8]) -> &mut Self {
+        let Some((&size, inner)) = dims.split_first() else {
+            return self.element(ty, bytes);
+        };
+        let part = (bytes.len() / size.max(1)).max(1);
+        self.list(bytes.chunks(part), |text, part| {
+            text.nested(ty, inner, part);
+        })
+    }
+
+    /// Writes one element: `-1`, `1.5`, `0x7F800000`, `true`, `(1.0, 2.0)`.
+    fn element(&mut self, ty: ElementType, bytes: &[u8]) -> &mut Self {
+        if let Some(part) = ty.part() {
+            let (real, imaginary) = bytes.split_at(part.size().min(bytes.len()));
+            self.char('(').element(part, real).text(", ");
+            return self.element(part, imaginary).char(')');
+        }
+        let mut wide = [0; 8];
+        wide[..bytes.len()].copy_from_slice(bytes);
+        let bits = u64::from_le_bytes(wide);
+        let unused = 64 - 8 * bytes.len();
+        match ty.class() {
+            ElementClass::Bool => self.boolean(bits != 0),
+            ElementClass::Signed => self.integer((bits << unused) as i64 >> unused),
+            ElementClass::Unsigned => self.number(bits),
+            ElementClass::Float | ElementClass::Complex => self.float(ty, bits),
+        }
+    }
+
+    /// Writes a float in decimal if that parses (as `f64`, as MLIR does for all floats) to the same
+    /// bits, else as its bits.
+    pub(super) fn float(&mut self, ty: ElementType, bits: u64) -> &mut Self {
+        let mut decimal = Decimal::default();
+        let written = match ty {
+            ElementType::F16 => write!(decimal, "{:?}", f16::from_bits(bits as u16).to_f32()),
+            ElementType::Bf16 => write!(decimal, "{:?}", bf16::from_bits(bits as u16).to_f32()),
+            ElementType::F32 => write!(decimal, "{:?}", f32::from_bits(bits as u32)),
+            ElementType::F64 => write!(decimal, "{:?}", f64::from_bits(bits)),
+            _ => Err(fmt::Error),
+        };
+        let read = |value: f64| match ty {
+            ElementType::F16 => f16::from_f64(value).to_bits().into(),
+            ElementType::Bf16 => bf16::from_f64(value).to_bits().into(),
+            ElementType::F32 => (value as f32).to_bits().into(),
+            _ => value.to_bits(),
+        };
+        let text = decimal.text();
+        let same = |value: f64| value.is_finite() && read(value) == bits;
+        if written.is_err() || !text.parse().is_ok_and(same) {
+            return self.bits(bits, ty.bits().div_ceil(4));
+        }
+        match text.split_once('e') {
+            // MLIR requires a point: `1.0e-7`.
+            Some((mantissa, exponent)) if !mantissa.contains('.') => {
+                self.text(mantissa).text(".0e").text(exponent)
             }
+            _ => self.text(text),
         }
     }
 }
 
-/// `[[1, 2], [3, 4]]`.
-fn nested(f: &mut Formatter<'_>, ty: ElementType, dims: &[usize], bytes: &[u8]) -> Result {
-    match dims.split_first() {
-        None => element(f, ty, bytes),
-        Some((&size, inner)) => {
-            f.write_str("[")?;
-            let part = (bytes.len() / size.max(1)).max(1);
-            list(f, bytes.chunks(part), |f, part| nested(f, ty, inner, part))?;
-            f.write_str("]")
-        }
+/// A number in decimal, on the stack.
+#[derive(Default)]
+struct Decimal {
+    digits: [u8; 32],
+    length: usize,
+}
+
+impl Decimal {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.digits[..self.length]).expect("numbers are ASCII")
     }
 }
 
-/// One element: `-1`, `1.5`, `0x7F800000`, `true`, `(1.0, 2.0)`.
-pub(super) fn element(f: &mut Formatter<'_>, ty: ElementType, bytes: &[u8]) -> Result {
-    if let Some(part) = ty.part() {
-        let (real, imaginary) = bytes.split_at(part.size());
-        f.write_str("(")?;
-        element(f, part, real)?;
-        f.write_str(", ")?;
-        element(f, part, imaginary)?;
-        return f.write_str(")");
-    }
-    let mut wide = [0; 8];
-    wide[..bytes.len()].copy_from_slice(bytes);
-    let bits = u64::from_le_bytes(wide);
-    let unused = 64 - 8 * bytes.len();
-    match ty.class() {
-        ElementClass::Bool => write!(f, "{}", bits != 0),
-        ElementClass::Signed => write!(f, "{}", (bits << unused) as i64 >> unused),
-        ElementClass::Unsigned => write!(f, "{bits}"),
-        ElementClass::Float | ElementClass::Complex => match float(ty, bits) {
-            Some(value) => write!(f, "{}", Decimal(value)),
-            None => write!(f, "0x{bits:0width$X}", width = ty.bits().div_ceil(4)),
-        },
-    }
-}
-
-/// A number whose decimal digits are read as these bits; `None` if it is not finite or narrow.
-fn float(ty: ElementType, bits: u64) -> Option<f64> {
-    let value = match ty {
-        ElementType::F16 => f16::from_bits(bits as u16).to_f64(),
-        ElementType::Bf16 => bf16::from_bits(bits as u16).to_f64(),
-        ElementType::F32 => short(f32::from_bits(bits as u32)),
-        ElementType::F64 => f64::from_bits(bits),
-        _ => return None,
-    };
-    value.is_finite().then_some(value)
-}
-
-/// The number with the fewest digits that is read as `value`.
-fn short(value: f32) -> f64 {
-    // Readers round to f64 first, which is not always the same as rounding to f32 at once.
-    let short: f64 = value.to_string().parse().unwrap_or(f64::NAN);
-    match (short as f32).to_bits() == value.to_bits() {
-        true => short,
-        false => f64::from(value),
+impl Write for Decimal {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.length + text.len();
+        let place = self.digits.get_mut(self.length..end).ok_or(fmt::Error)?;
+        place.copy_from_slice(text.as_bytes());
+        self.length = end;
+        Ok(())
     }
 }

@@ -32,17 +32,17 @@ fn elementwise_types_are_short() {
          %8 = stablehlo.create_token : !stablehlo.token",
         expect![[r#"
             module {
-              func.func public @main(%0: tensor<2x3xf32>, %1: tensor<i32>) -> () {
-                %2 = "stablehlo.add"(%0, %0) : (tensor<2x3xf32>, tensor<2x3xf32>) -> (tensor<2x3xf32>)
-                %3 = "stablehlo.convert"(%0) : (tensor<2x3xf32>) -> (tensor<2x3xf16>)
-                %4 = "stablehlo.compare"(%0, %2) <{comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type TOTALORDER>}> : (tensor<2x3xf32>, tensor<2x3xf32>) -> (tensor<2x3xi1>)
-                %5 = "stablehlo.select"(%4, %0, %2) : (tensor<2x3xi1>, tensor<2x3xf32>, tensor<2x3xf32>) -> (tensor<2x3xf32>)
-                %6 = "stablehlo.complex"(%0, %2) : (tensor<2x3xf32>, tensor<2x3xf32>) -> (tensor<2x3xcomplex<f32>>)
-                %7, %8 = "stablehlo.optimization_barrier"(%0, %4) : (tensor<2x3xf32>, tensor<2x3xi1>) -> (tensor<2x3xf32>, tensor<2x3xi1>)
-                %9 = "stablehlo.tuple"(%0, %8) : (tensor<2x3xf32>, tensor<2x3xi1>) -> (tuple<tensor<2x3xf32>, tensor<2x3xi1>>)
-                %10 = "stablehlo.get_tuple_element"(%9) <{index = 1 : i32}> : (tuple<tensor<2x3xf32>, tensor<2x3xi1>>) -> (tensor<2x3xi1>)
-                %11 = "stablehlo.after_all"() : () -> (!stablehlo.token)
-                "func.return"() : () -> ()
+              func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<i32>) -> () {
+                %0 = stablehlo.add %arg0, %arg0 : tensor<2x3xf32>
+                %1 = stablehlo.convert %arg0 : (tensor<2x3xf32>) -> tensor<2x3xf16>
+                %2 = stablehlo.compare LT, %arg0, %0, TOTALORDER : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xi1>
+                %3 = stablehlo.select %2, %arg0, %0 : tensor<2x3xi1>, tensor<2x3xf32>
+                %4 = stablehlo.complex %arg0, %0 : tensor<2x3xcomplex<f32>>
+                %5:2 = stablehlo.optimization_barrier %arg0, %2 : tensor<2x3xf32>, tensor<2x3xi1>
+                %6 = stablehlo.tuple %arg0, %5#1 : tuple<tensor<2x3xf32>, tensor<2x3xi1>>
+                %7 = stablehlo.get_tuple_element %6[1] : (tuple<tensor<2x3xf32>, tensor<2x3xi1>>) -> tensor<2x3xi1>
+                %8 = stablehlo.after_all : !stablehlo.token
+                return
               }
             }
         "#]],
@@ -62,16 +62,16 @@ fn attributes_are_keys() {
          %7 = stablehlo.tanh %x {result_accuracy = #stablehlo.result_accuracy<ulps = 2, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>} : tensor<2x3xf32>",
         expect![[r#"
             module {
-              func.func public @main(%0: tensor<2x3xf32>, %1: tensor<i32>) -> () {
-                %2 = "stablehlo.iota"() <{iota_dimension = 1 : i64}> : () -> (tensor<2x3xf32>)
-                %3 = "stablehlo.transpose"(%0) <{permutation = array<i64: 1, 0>}> : (tensor<2x3xf32>) -> (tensor<3x2xf32>)
-                %4 = "stablehlo.slice"(%0) <{start_indices = array<i64: 0, 1>, limit_indices = array<i64: 2, 3>, strides = array<i64: 1, 1>}> : (tensor<2x3xf32>) -> (tensor<2x2xf32>)
-                %5 = "stablehlo.dynamic_slice"(%0, %1, %1) <{slice_sizes = array<i64: 1, 1>}> : (tensor<2x3xf32>, tensor<i32>, tensor<i32>) -> (tensor<1x1xf32>)
-                %6 = "stablehlo.reduce_precision"(%0) <{exponent_bits = 5 : i32, mantissa_bits = 10 : i32}> : (tensor<2x3xf32>) -> (tensor<2x3xf32>)
-                %7 = "stablehlo.dot_general"(%0, %3) <{dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>, precision_config = [#stablehlo<precision HIGH>, #stablehlo<precision DEFAULT>], algorithm = #stablehlo.dot_algorithm<lhs_precision_type = tf32, rhs_precision_type = tf32, accumulation_type = f32, lhs_component_count = 1, rhs_component_count = 1, num_primitive_operations = 1, allow_imprecise_accumulation = false>}> : (tensor<2x3xf32>, tensor<3x2xf32>) -> (tensor<2x2xf32>)
-                %8 = "stablehlo.dot_general"(%0, %3) <{dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>, precision_config = []}> : (tensor<2x3xf32>, tensor<3x2xf32>) -> (tensor<2x2xf32>)
-                %9 = "stablehlo.tanh"(%0) {result_accuracy = #stablehlo.result_accuracy<ulps = 2, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>} : (tensor<2x3xf32>) -> (tensor<2x3xf32>)
-                "func.return"() : () -> ()
+              func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<i32>) -> () {
+                %0 = stablehlo.iota dim = 1 : tensor<2x3xf32>
+                %1 = stablehlo.transpose %arg0, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>
+                %2 = stablehlo.slice %arg0 [0:2, 1:3] : (tensor<2x3xf32>) -> tensor<2x2xf32>
+                %3 = stablehlo.dynamic_slice %arg0, %arg1, %arg1, sizes = [1, 1] : (tensor<2x3xf32>, tensor<i32>, tensor<i32>) -> tensor<1x1xf32>
+                %4 = stablehlo.reduce_precision %arg0, format = e5m10 : tensor<2x3xf32>
+                %5 = stablehlo.dot_general %arg0, %1, contracting_dims = [1] x [0], precision = [HIGH, DEFAULT], algorithm = <lhs_precision_type = tf32, rhs_precision_type = tf32, accumulation_type = f32, lhs_component_count = 1, rhs_component_count = 1, num_primitive_operations = 1, allow_imprecise_accumulation = false> : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x2xf32>
+                %6 = stablehlo.dot_general %arg0, %1, contracting_dims = [1] x [0] : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x2xf32>
+                %7 = stablehlo.tanh %arg0 {result_accuracy = #stablehlo.result_accuracy<ulps = 2, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>} : tensor<2x3xf32>
+                return
               }
             }
         "#]],
@@ -97,28 +97,23 @@ fn regions_see_values_around_them() {
          }",
         expect![[r#"
             module {
-              func.func public @main(%0: tensor<2x3xf32>, %1: tensor<i32>) -> () {
-                %2 = "stablehlo.constant"() <{value = dense<0.0> : tensor<f32>}> : () -> (tensor<f32>)
-                %6 = "stablehlo.reduce"(%0, %2) <{dimensions = array<i64: 0>}> ({
-                ^bb0(%3: tensor<f32>, %4: tensor<f32>):
-                  %5 = "stablehlo.add"(%3, %4) : (tensor<f32>, tensor<f32>) -> (tensor<f32>)
-                  "stablehlo.return"(%5) : (tensor<f32>) -> ()
-                }) : (tensor<2x3xf32>, tensor<f32>) -> (tensor<3xf32>)
-                %10 = "stablehlo.reduce"(%0, %2) <{dimensions = array<i64: 0, 1>}> ({
-                ^bb0(%7: tensor<f32>, %8: tensor<f32>):
-                  %9 = "stablehlo.subtract"(%7, %2) : (tensor<f32>, tensor<f32>) -> (tensor<f32>)
-                  "stablehlo.return"(%9) : (tensor<f32>) -> ()
-                }) : (tensor<2x3xf32>, tensor<f32>) -> (tensor<f32>)
-                %17, %18 = "stablehlo.while"(%1, %10) ({
-                ^bb0(%11: tensor<i32>, %12: tensor<f32>):
-                  %13 = "stablehlo.compare"(%11, %1) <{comparison_direction = #stablehlo<comparison_direction LT>}> : (tensor<i32>, tensor<i32>) -> (tensor<i1>)
-                  "stablehlo.return"(%13) : (tensor<i1>) -> ()
-                }, {
-                ^bb0(%14: tensor<i32>, %15: tensor<f32>):
-                  %16 = "stablehlo.add"(%15, %2) : (tensor<f32>, tensor<f32>) -> (tensor<f32>)
-                  "stablehlo.return"(%14, %16) : (tensor<i32>, tensor<f32>) -> ()
-                }) : (tensor<i32>, tensor<f32>) -> (tensor<i32>, tensor<f32>)
-                "func.return"() : () -> ()
+              func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<i32>) -> () {
+                %0 = stablehlo.constant dense<0.0> : tensor<f32>
+                %1 = stablehlo.reduce(%arg0 init: %0) applies stablehlo.add across dimensions = [0] : (tensor<2x3xf32>, tensor<f32>) -> tensor<3xf32>
+                %2 = stablehlo.reduce(%arg0 init: %0) across dimensions = [0, 1] : (tensor<2x3xf32>, tensor<f32>) -> tensor<f32>
+                 reducer(%i3: tensor<f32>, %i4: tensor<f32>) {
+                  %5 = stablehlo.subtract %i3, %0 : tensor<f32>
+                  stablehlo.return %5 : tensor<f32>
+                }
+                %8:2 = stablehlo.while(%i6 = %arg1, %i7 = %2) : tensor<i32>, tensor<f32>
+                 cond {
+                  %9 = stablehlo.compare LT, %i6, %arg1 : (tensor<i32>, tensor<i32>) -> tensor<i1>
+                  stablehlo.return %9 : tensor<i1>
+                 } do {
+                  %10 = stablehlo.add %i7, %0 : tensor<f32>
+                  stablehlo.return %i6, %10 : tensor<i32>, tensor<f32>
+                 }
+                return
               }
             }
         "#]],
@@ -133,11 +128,11 @@ fn check_operations_are_custom_calls() {
          stablehlo.custom_call @check.expect_eq(%x, %x) {has_side_effect = true} : (tensor<2x3xf32>, tensor<2x3xf32>) -> ()",
         expect![[r#"
             module {
-              func.func public @main(%0: tensor<2x3xf32>, %1: tensor<i32>) -> () {
-                "stablehlo.custom_call"(%1) <{call_target_name = "check.expect_eq_const", has_side_effect = true, api_version = 1 : i32, called_computations = []}> {value = dense<3> : tensor<i32>} : (tensor<i32>) -> ()
-                "stablehlo.custom_call"(%0, %0) <{call_target_name = "check.expect_close", has_side_effect = true, api_version = 1 : i32, called_computations = []}> {max_ulp_difference = 3 : i64} : (tensor<2x3xf32>, tensor<2x3xf32>) -> ()
-                "stablehlo.custom_call"(%0, %0) <{call_target_name = "check.expect_eq", has_side_effect = true, api_version = 1 : i32, called_computations = []}> : (tensor<2x3xf32>, tensor<2x3xf32>) -> ()
-                "func.return"() : () -> ()
+              func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<i32>) -> () {
+                stablehlo.custom_call @"check.expect_eq_const"(%arg1) {api_version = 1 : i32, has_side_effect = true, value = dense<3> : tensor<i32>} : (tensor<i32>) -> ()
+                stablehlo.custom_call @"check.expect_close"(%arg0, %arg0) {api_version = 1 : i32, has_side_effect = true, max_ulp_difference = 3 : i64} : (tensor<2x3xf32>, tensor<2x3xf32>) -> ()
+                stablehlo.custom_call @"check.expect_eq"(%arg0, %arg0) {api_version = 1 : i32, has_side_effect = true} : (tensor<2x3xf32>, tensor<2x3xf32>) -> ()
+                return
               }
             }
         "#]],
@@ -151,14 +146,14 @@ fn strings_of_any_bytes_are_kept() {
     check(
         body,
         expect![[r#"
-        module {
-          func.func public @main(%0: tensor<2x3xf32>, %1: tensor<i32>) -> () {
-            "stablehlo.custom_call"() <{call_target_name = "f", has_side_effect = false, backend_config = "\00\FF\80a", api_version = 1 : i32, called_computations = []}> {kernel = "\C3"} : () -> ()
-            "stablehlo.custom_call"() <{call_target_name = "f", has_side_effect = false, api_version = 1 : i32, called_computations = []}> {mhlo.backend_config = {blob = "\C3\A9", other = "\E9"}} : () -> ()
-            "func.return"() : () -> ()
-          }
-        }
-    "#]],
+            module {
+              func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<i32>) -> () {
+                stablehlo.custom_call @"f"() {api_version = 1 : i32, has_side_effect = false, backend_config = "\00\FF\80a", kernel = "\C3"} : () -> ()
+                stablehlo.custom_call @"f"() {api_version = 1 : i32, has_side_effect = false, mhlo.backend_config = {blob = "\C3\A9", other = "\E9"}} : () -> ()
+                return
+              }
+            }
+        "#]],
     );
     let program = Module::parse(&function(&format!("{body}\nreturn"))).unwrap();
     let artifact = program.to_bytecode(Version::new(1, 9, 0)).unwrap();
@@ -181,14 +176,13 @@ fn shardings_have_a_grammar_of_their_own() {
         expect![[r#"
             module {
               sdy.mesh @mesh = <["x"=4, "y z"=2], device_ids=[7, 6, 5, 4, 3, 2, 1, 0]>
-              func.func public @main(%0: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x":(1)2, ?}p1, {}], replicated={"y z"}>}) -> (tensor<8x8xf32>) {
-                %1 = "sdy.sharding_constraint"(%0) <{sharding = #sdy.sharding<@mesh, [{?}, {"x"}], unreduced={"y z"}>}> : (tensor<8x8xf32>) -> (tensor<8x8xf32>)
-                %2 = "sdy.propagation_barrier"(%1) <{allowed_direction = 1 : i32}> : (tensor<8x8xf32>) -> (tensor<8x8xf32>)
-                %4 = "sdy.manual_computation"(%2) <{in_shardings = #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>]>, out_shardings = #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>]>, manual_axes = #sdy<manual_axes{"x"}>}> ({
-                ^bb0(%3: tensor<2x8xf32>):
-                  "sdy.return"(%3) : (tensor<2x8xf32>) -> ()
-                }) : (tensor<8x8xf32>) -> (tensor<8x8xf32>)
-                "func.return"(%4) : (tensor<8x8xf32>) -> ()
+              func.func public @main(%arg0: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x":(1)2, ?}p1, {}], replicated={"y z"}>}) -> (tensor<8x8xf32>) {
+                %0 = sdy.sharding_constraint %arg0 <@mesh, [{?}, {"x"}], unreduced={"y z"}> : tensor<8x8xf32>
+                %1 = sdy.propagation_barrier %0 allowed_direction=FORWARD : tensor<8x8xf32>
+                %3 = sdy.manual_computation(%1) in_shardings=[<@mesh, [{"x"}, {}]>] out_shardings=[<@mesh, [{"x"}, {}]>] manual_axes={"x"} (%i2: tensor<2x8xf32>) {
+                  sdy.return %i2 : tensor<2x8xf32>
+                } : (tensor<8x8xf32>) -> tensor<8x8xf32>
+                return %3 : tensor<8x8xf32>
               }
             }
         "#]],
@@ -208,16 +202,16 @@ fn constants_are_normalized() {
          %7 = stablehlo.constant dense<2.5> : tensor<f4E2M1FN>",
         expect![[r#"
             module {
-              func.func public @main(%0: tensor<2x3xf32>, %1: tensor<i32>) -> () {
-                %2 = "stablehlo.constant"() <{value = dense<[[1, -2], [3, 4]]> : tensor<2x2xi4>}> : () -> (tensor<2x2xi4>)
-                %3 = "stablehlo.constant"() <{value = dense<7> : tensor<3xui8>}> : () -> (tensor<3xui8>)
-                %4 = "stablehlo.constant"() <{value = dense<[1.0, 0x7FC00000, -1.1]> : tensor<3xf32>}> : () -> (tensor<3xf32>)
-                %5 = "stablehlo.constant"() <{value = dense<(1.5, -0.0)> : tensor<99999999999xcomplex<f32>>}> : () -> (tensor<99999999999xcomplex<f32>>)
-                %6 = "stablehlo.constant"() <{value = dense<[1, 2]> : tensor<2xi32>}> : () -> (tensor<2xi32>)
-                %7 = "stablehlo.constant"() <{value = dense<> : tensor<2x0xi32>}> : () -> (tensor<2x0xi32>)
-                %8 = "stablehlo.constant"() <{value = dense<[true, false]> : tensor<2xi1>}> : () -> (tensor<2xi1>)
-                %9 = "stablehlo.constant"() <{value = dense<0x4> : tensor<f4E2M1FN>}> : () -> (tensor<f4E2M1FN>)
-                "func.return"() : () -> ()
+              func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<i32>) -> () {
+                %0 = stablehlo.constant dense<"0x01FE0304"> : tensor<2x2xi4>
+                %1 = stablehlo.constant dense<7> : tensor<3xui8>
+                %2 = stablehlo.constant dense<[1.0, 0x7FC00000, -1.1]> : tensor<3xf32>
+                %3 = stablehlo.constant dense<(1.5, -0.0)> : tensor<99999999999xcomplex<f32>>
+                %4 = stablehlo.constant dense<[1, 2]> : tensor<2xi32>
+                %5 = stablehlo.constant dense<> : tensor<2x0xi32>
+                %6 = stablehlo.constant dense<[true, false]> : tensor<2xi1>
+                %7 = stablehlo.constant dense<0x4> : tensor<f4E2M1FN>
+                return
               }
             }
         "#]],
