@@ -262,13 +262,9 @@ impl<'t> Step<'_, 't> {
         if windows.dims().contains(&0) {
             return self.x(1).zeros_like();
         }
-        let edges: Vec<(i64, i64)> = window
-            .padding
-            .iter()
-            .map(|&(low, high)| (low as i64, high as i64))
-            .collect();
+        let edges = &window.padding;
         let inside = TensorType::new(DType::Bool, self.ty(0).dims());
-        let inside = self.trace.full(1.0, &inside).pad(0.0, &edges);
+        let inside = self.trace.full(1.0, &inside).pad(0.0, edges);
         let (x, g) = (self.padded(kind, window), self.g().pad(0.0, edges));
         let mut best: Option<[Tensor<'t>; 3]> = None;
         for place in places(&window.sizes) {
@@ -301,12 +297,7 @@ impl<'t> Step<'_, 't> {
         let identity = self
             .trace
             .literal(splat(identity, &TensorType::scalar(x.dtype())));
-        let edges: Vec<(i64, i64)> = window
-            .padding
-            .iter()
-            .map(|&(low, high)| (low as i64, high as i64))
-            .collect();
-        x.pad(identity, edges)
+        x.pad(identity, &window.padding)
     }
 }
 
