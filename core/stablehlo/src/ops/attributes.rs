@@ -262,8 +262,8 @@ pub(super) fn order(name: &'static str) -> Field<Option<ComparisonOrder>> {
     Field::new(name, read, |order: &Option<ComparisonOrder>| {
         order.map(|it| Value::Case(it.name()))
     })
-        .or_default()
-        .enumeration(ComparisonOrder::ENUMERATION)
+    .or_default()
+    .enumeration(ComparisonOrder::ENUMERATION)
 }
 
 /// A dimension of the first operand, counted from the end if it is negative; the last one if it is
@@ -343,11 +343,7 @@ impl Fields<Option<Attributes>> for Algorithm {
         Ok((!algorithm.0.is_empty()).then_some(algorithm))
     }
 
-    fn visit<'a>(
-        &self,
-        value: &'a Option<Attributes>,
-        visit: &mut dyn FnMut(&Named, Value<'a>),
-    ) {
+    fn visit<'a>(&self, value: &'a Option<Attributes>, visit: &mut dyn FnMut(&Named, Value<'a>)) {
         for (name, value) in value.iter().flat_map(|algorithm| &algorithm.0) {
             if let Some(name) = ALGORITHM_FIELDS.iter().find(|known| *known == name) {
                 visit(&Named::new(name), Value::Any(value));

@@ -56,7 +56,9 @@ pub(super) fn bits(name: &'static str) -> Field<u32> {
 
 /// `1 : i32`; 0 if it is missing.
 pub(super) fn version(name: &'static str) -> Field<i64> {
-    let field = Field::new(name, read::int, |it| Some(Value::Int(*it, ElementType::S32)));
+    let field = Field::new(name, read::int, |it| {
+        Some(Value::Int(*it, ElementType::S32))
+    });
     field.or_default()
 }
 
@@ -155,7 +157,9 @@ pub(super) fn groups(name: &'static str) -> Field<Vec<Vec<usize>>> {
         });
         rows.collect()
     };
-    Field::new(name, read, |groups: &Vec<Vec<usize>>| Some(Value::Groups(groups)))
+    Field::new(name, read, |groups: &Vec<Vec<usize>>| {
+        Some(Value::Groups(groups))
+    })
 }
 
 /// `"text"`.

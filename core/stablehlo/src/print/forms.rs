@@ -4,8 +4,8 @@
 use super::{function::Printer, text::Text};
 use crate::{
     Attribute, ComparisonDirection, ComparisonOrder, ConvolutionAttributes, ConvolutionDims,
-    CustomCallAttributes, Dense, DotAttributes, Operation, PropagationDirection,
-    ShardySharding, Type,
+    CustomCallAttributes, Dense, DotAttributes, Operation, PropagationDirection, ShardySharding,
+    Type,
 };
 
 /// Version of the interface of a `custom_call` whose configuration is a dictionary.
@@ -27,7 +27,8 @@ impl<'m> Printer<'m, '_> {
 
     /// Writes `stablehlo.constant dense<..> : t`.
     pub(super) fn constant(&mut self, operation: &'m Operation, value: &Dense) {
-        let typed = |result| matches!(self.type_of(result), Some(Type::Tensor(ty)) if *ty == value.ty);
+        let typed =
+            |result| matches!(self.type_of(result), Some(Type::Tensor(ty)) if *ty == value.ty);
         match operation.results[..] {
             [result] if typed(result) && operation.operands.is_empty() => {
                 self.out.text("stablehlo.constant");
@@ -125,7 +126,9 @@ impl<'m> Printer<'m, '_> {
             text.integers([low, high]);
         });
         self.out.text(", lhs_dilate = ").sizes(&conv.input_dilation);
-        self.out.text(", rhs_dilate = ").sizes(&conv.kernel_dilation);
+        self.out
+            .text(", rhs_dilate = ")
+            .sizes(&conv.kernel_dilation);
         self.out.text(", reverse = ").flags(&conv.reversal);
         self.out.text("} {batch_group_count = ");
         self.out.number(conv.batch_groups as u64);
@@ -158,7 +161,9 @@ impl<'m> Printer<'m, '_> {
         self.out.string(&call.target).char('(');
         self.values(&operation.operands);
         self.out.text(") {api_version = ").integer(call.api_version);
-        self.out.text(" : i32, has_side_effect = ").boolean(call.side_effect);
+        self.out
+            .text(" : i32, has_side_effect = ")
+            .boolean(call.side_effect);
         match &call.config {
             Some(Attribute::Dict(entries)) => {
                 self.out.text(", backend_config = {");
@@ -182,7 +187,9 @@ impl<'m> Printer<'m, '_> {
             });
         }
         if let Some(aliases) = &call.aliases {
-            self.out.text(", output_operand_aliases = ").aliases(aliases);
+            self.out
+                .text(", output_operand_aliases = ")
+                .aliases(aliases);
         }
         if let Some(layouts) = &call.operand_layouts {
             self.out.text(", operand_layouts = ").layouts(layouts);

@@ -1,5 +1,7 @@
 //! Modules, functions, and the names of their values.
 
+use std::ops::Range;
+
 use super::{locations::Locations, text::Text};
 use crate::{Attributes, Function, Module, Region, Type, ValueId};
 
@@ -31,6 +33,8 @@ pub(super) struct Printer<'m, 's> {
     names: Vec<Name>,
     /// The next number that is not a name; unique in the module.
     next: u32,
+    /// The type that was written last, and where: most types are that of the value before.
+    pub(super) last_type: Option<(&'m Type, Range<usize>)>,
 }
 
 impl<'m, 's> Printer<'m, 's> {
@@ -42,6 +46,7 @@ impl<'m, 's> Printer<'m, 's> {
             types: &[],
             names: Vec::new(),
             next: 0,
+            last_type: None,
         }
     }
 
@@ -79,7 +84,11 @@ impl<'m, 's> Printer<'m, 's> {
         self.names.clear();
         self.names.resize(function.types.len(), Name::Undefined);
         self.depth = 1;
-        let visibility = if name == "main" { "public " } else { "private " };
+        let visibility = if name == "main" {
+            "public "
+        } else {
+            "private "
+        };
         self.out.line(1).text("func.func ").text(visibility);
         self.out.symbol(name).char('(');
         for (index, &value) in body.arguments.iter().enumerate() {
@@ -195,10 +204,18 @@ impl<'m, 's> Printer<'m, 's> {
     }
 
     pub(super) fn ty(&mut self, value: ValueId) {
-        match self.type_of(value) {
-            Some(ty) => self.out.ty(ty),
-            None => self.out.text("none"),
+        let Some(ty) = self.type_of(value) else {
+            self.out.text("none");
+            return;
         };
+        match &self.last_type {
+            Some((last, place)) if *last == ty => self.out.repeat(place.clone()),
+            _ => {
+                let start = self.out.place();
+                let end = self.out.ty(ty).place();
+                self.last_type = Some((ty, start..end));
+            }
+        }
     }
 
     /// Writes `t, t`.
