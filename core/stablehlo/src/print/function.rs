@@ -34,7 +34,7 @@ pub(super) struct Printer<'m, 's> {
     /// The next number that is not a name; unique in the module.
     next: u32,
     /// The type that was written last, and where: most types are that of the value before.
-    pub(super) last_type: Option<(&'m Type, Range<usize>)>,
+    last_type: Option<(&'m Type, Range<usize>)>,
 }
 
 impl<'m, 's> Printer<'m, 's> {
@@ -208,14 +208,15 @@ impl<'m, 's> Printer<'m, 's> {
             self.out.text("none");
             return;
         };
-        match &self.last_type {
-            Some((last, place)) if *last == ty => self.out.repeat(place.clone()),
-            _ => {
-                let start = self.out.place();
-                let end = self.out.ty(ty).place();
-                self.last_type = Some((ty, start..end));
-            }
+        if let Some((last, place)) = &self.last_type
+            && *last == ty
+            && self.out.repeat(place)
+        {
+            return;
         }
+        let start = self.out.place();
+        let end = self.out.ty(ty).place();
+        self.last_type = Some((ty, start..end));
     }
 
     /// Writes `t, t`.

@@ -32,9 +32,7 @@ impl<'m> Printer<'m, '_> {
             }
         }
         self.location(&operation.location);
-        if self.out.flush() {
-            self.last_type = None;
-        }
+        self.out.flush();
     }
 
     /// Writes an operation without regions, after its results.

@@ -9,6 +9,8 @@ use crate::{RankedType, Type};
 pub(super) struct Text<'s> {
     /// UTF-8 up to the end of each method.
     out: Vec<u8>,
+    /// Number of bytes that the sink got.
+    before: usize,
     /// Receives the text in blocks. `None` if all of it is kept.
     sink: Option<&'s mut dyn fmt::Write>,
     /// The error of the sink, after which nothing is written.
@@ -35,14 +37,11 @@ impl<'s> Text<'s> {
         }
     }
 
-    /// Writes a block to the sink, if there is one and the block is complete. Returns whether places
-    /// before are gone.
-    pub(super) fn flush(&mut self) -> bool {
-        let complete = self.sink.is_some() && self.out.len() >= BLOCK;
-        if complete {
+    /// Writes a block to the sink, if there is one.
+    pub(super) fn flush(&mut self) {
+        if self.out.len() >= BLOCK {
             self.flush_all();
         }
-        complete
     }
 
     fn flush_all(&mut self) {
@@ -51,6 +50,7 @@ impl<'s> Text<'s> {
                 let block = std::str::from_utf8(&self.out);
                 self.error = sink.write_str(block.expect(TEXT)).err();
             }
+            self.before += self.out.len();
             self.out.clear();
         }
     }
@@ -76,12 +76,16 @@ impl<'s> Text<'s> {
 
     /// The place of what is written next, for [`repeat`](Self::repeat).
     pub(super) fn place(&self) -> usize {
-        self.out.len()
+        self.before + self.out.len()
     }
 
-    /// Writes what is at a place again.
-    pub(super) fn repeat(&mut self, place: Range<usize>) {
-        self.out.extend_from_within(place);
+    /// Writes what is at a place again. Returns `false` if the sink has it.
+    pub(super) fn repeat(&mut self, place: &Range<usize>) -> bool {
+        let Some(start) = place.start.checked_sub(self.before) else {
+            return false;
+        };
+        self.out.extend_from_within(start..place.end - self.before);
+        true
     }
 
     /// Starts a line.

@@ -61,13 +61,14 @@ fn long_program() -> Module {
     let digits: String = (0..40_000_u32)
         .map(|n| format!("{:02x}", n % 251))
         .collect();
-    let mut body = format!("%c = stablehlo.constant dense<\"0x{digits}\"> : tensor<40000xui8>\n");
-    for index in 0..1000 {
+    let constant = format!("%c = stablehlo.constant dense<\"0x{digits}\"> : tensor<40000xui8>\n");
+    let add = |index: usize| {
         let line = index / 2;
-        body +=
-            &format!("%{index} = stablehlo.add %x, %x : tensor<2x3xf32> loc(\"a.py\":{line}:1)\n");
-    }
-    Module::parse(&function(&format!("{body}return"))).unwrap()
+        format!("%{index} = stablehlo.add %x, %x : tensor<2x3xf32> loc(\"a.py\":{line}:1)\n")
+    };
+    let first: String = (0..500).map(add).collect();
+    let last: String = (500..1000).map(add).collect();
+    Module::parse(&function(&format!("{first}{constant}{last}return"))).unwrap()
 }
 
 #[test]
