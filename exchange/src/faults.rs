@@ -12,7 +12,7 @@ pub(crate) fn check(module: &Module, faults: &Faults, platform: &str) -> Result<
     for function in &module.functions {
         if let Some((operation, padding)) = cut_before(function, &function.body) {
             let place = match operation.location.as_deref() {
-                Some(SourceLine { file, line }) => format!("{file}:{line}"),
+                Some(SourceLine { file, line, .. }) => format!("{file}:{line}"),
                 None => format!("{}", operation.position),
             };
             let message = format!(

@@ -127,6 +127,7 @@ impl<'a> Builder<'a> {
             Arc::new(SourceLine {
                 file: origin.file().to_owned(),
                 line: origin.line(),
+                column: origin.column(),
             })
         });
         Some(line.clone())

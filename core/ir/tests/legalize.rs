@@ -2,7 +2,7 @@
 
 mod operations;
 
-use halite_ir::{Graph, Interface, Port, legalize, text};
+use halite_ir::{Graph, Interface, legalize, text};
 use halite_stablehlo::{Module, Position, Region};
 
 /// Checks that lowering the graph and reading its text give the same module, which is written as
@@ -31,22 +31,10 @@ pub(crate) fn same(graph: &Graph, interface: &Interface) {
     same_text(graph, interface, &lowered);
 }
 
-/// Checks that the module is written as the graph, and is read from its text. Modules have neither
-/// names of inputs nor columns of source lines.
+/// Checks that the module is written as the graph, and is read from its text.
 #[track_caller]
 fn same_text(graph: &Graph, interface: &Interface, module: &Module) {
-    let unnamed = |ports: &[Port]| -> Vec<Port> {
-        let unnamed = |port: &Port| Port {
-            name: None,
-            ..port.clone()
-        };
-        ports.iter().map(unnamed).collect()
-    };
-    let interface = Interface {
-        inputs: unnamed(&interface.inputs),
-        ..interface.clone()
-    };
-    let expected = without_columns(&text(graph, &interface).unwrap());
+    let expected = text(graph, interface).unwrap();
     let written = module.to_text();
     assert!(written == expected, "{written}\nexpected:\n{expected}");
     let mut read = Module::parse(&written).unwrap();
@@ -57,20 +45,11 @@ fn same_text(graph: &Graph, interface: &Interface, module: &Module) {
 
     let without_locations = Interface {
         locations: false,
-        ..interface
+        ..interface.clone()
     };
     let mut key = String::new();
     module.write_without_locations(&mut key).unwrap();
     assert_eq!(key, text(graph, &without_locations).unwrap());
-}
-
-/// Replaces the columns of source lines by 0.
-fn without_columns(text: &str) -> String {
-    let line = |line: &str| match line.rsplit_once(':') {
-        Some((start, _)) if line.starts_with("#loc") => format!("{start}:0)\n"),
-        _ => format!("{line}\n"),
-    };
-    text.lines().map(line).collect()
 }
 
 /// Removes the places in the text.

@@ -77,8 +77,8 @@ fn now() -> f64 {
     )
 }
 
-/// Mean time of three runs, in seconds, to trace, verify, optimize, print and lower a step of `layers`
-/// layers.
+/// Mean time of three runs, in seconds, to trace, verify, optimize, print, lower and write a step of
+/// `layers` layers.
 fn seconds(layers: usize) -> f64 {
     const TIMES: u32 = 3;
     let start = now();
@@ -91,7 +91,7 @@ fn seconds(layers: usize) -> f64 {
             "the scales are one constant"
         );
         text(&graph, &Interface::new("step")).unwrap();
-        legalize(&graph, &Interface::new("step")).unwrap();
+        legalize(&graph, &Interface::new("step")).unwrap().to_text();
     }
     (now() - start) / f64::from(TIMES)
 }

@@ -48,6 +48,7 @@ impl Module {
             name: main.name.clone(),
             types: inliner.types,
             body,
+            input_names: main.input_names.clone(),
             input_attributes: main.input_attributes.clone(),
             output_attributes: main.output_attributes.clone(),
         })

@@ -3,7 +3,7 @@
 //! A [`Module`] is a program: functions of [`Operation`]s, whose [`OpKind`] has the attributes of
 //! the specification (<https://openxla.org/stablehlo/spec>), without MLIR's generality.
 //! [`Module::read`] reads text and portable artifacts, [`Module::verify`] checks what an executor
-//! relies on, [`Module::to_bytecode`] writes artifacts, and `Display` prints generic text.
+//! relies on, [`Module::to_bytecode`] writes artifacts, and [`Module::to_text`] writes text.
 //!
 //! Text and portable artifacts (VHLO) name the attributes of an operation alike once nested ones
 //! are flattened. [`OpKind::from_attributes`] and [`OpKind::to_attributes`] convert between these

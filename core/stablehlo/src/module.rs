@@ -90,6 +90,8 @@ pub struct Function {
     pub types: Vec<Type>,
     /// The operations; its arguments are the inputs, its results the outputs.
     pub body: Region,
+    /// Name of each input, which compilers report: `model.weight`.
+    pub input_names: Vec<Option<String>>,
     /// Attributes of each input: `tf.aliasing_output`, `mhlo.sharding`, `sdy.sharding`, ..
     pub input_attributes: Vec<Attributes>,
     /// Attributes of each output: `mhlo.sharding`, `jax.result_info`, ..
@@ -222,4 +224,6 @@ pub struct SourceLine {
     pub file: String,
     /// The line, from 1.
     pub line: u32,
+    /// The column, from 1; 0 if it is unknown.
+    pub column: u32,
 }

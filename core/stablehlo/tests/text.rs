@@ -25,7 +25,7 @@ fn jax_programs() -> Vec<(String, String)> {
 }
 
 /// The program without the places where its operations were read.
-fn without_positions(mut program: Module) -> Module {
+pub(crate) fn without_positions(mut program: Module) -> Module {
     fn erase(region: &mut Region) {
         for operation in &mut region.operations {
             operation.position = Position::Unknown;

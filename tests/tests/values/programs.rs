@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use expect_test::expect_file;
 use halite_benches::{Forward, Visitor, Workload, visit};
-use halite_core::{Capabilities, DType, DTypePolicy, Faults, Kernels, Narrowing, Program, Result};
+use halite_core::{Capabilities, DType, DTypePolicy, Kernels, Narrowing, Program, Result};
 use halite_ir::{Interface, optimize, with_precision};
 use halite_nn::Optimizer;
 use halite_stablehlo::Module;
@@ -51,7 +51,7 @@ fn programs_are_what_they_were() {
                     capabilities,
                 };
                 let program = visit(name, lower).unwrap();
-                let module = Module::read(&program.code).unwrap();
+                let module = Module::from_code(&program.code).unwrap();
                 add(format!("workload {name} {precision} {target}"), &module);
             }
         }
@@ -61,13 +61,13 @@ fn programs_are_what_they_were() {
 
 /// Capabilities of which programs take other forms.
 fn targets() -> [(&'static str, Capabilities); 2] {
-    let cpu = Capabilities {
-        kernels: Kernels::All,
-        one_function: true,
-        rounds_products: false,
-        faults: Faults::CPU,
-        ..Capabilities::PORTABLE
-    };
+    let mut cpu = Capabilities::PORTABLE;
+    cpu.kernels = Kernels::All;
+    cpu.one_function = true;
+    cpu.rounds_products = false;
+    cpu.faults.integer_convolutions = false;
+    cpu.faults.reversed_kernels = false;
+    cpu.faults.equal_indices = false;
     [("portable", Capabilities::PORTABLE), ("cpu", cpu)]
 }
 

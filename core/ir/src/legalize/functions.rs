@@ -27,6 +27,7 @@ impl Builder<'_> {
         } else {
             functions.push(self.function("main", outputs));
         }
+        functions[0].input_names = self.input_names(graph);
         functions[0].input_attributes = self.input_attributes(graph);
         functions[0].output_attributes = self.output_attributes(graph);
         let partitions = mesh.map_or(1, MeshShape::size);
@@ -72,10 +73,20 @@ impl Builder<'_> {
         Function {
             name: name.to_owned(),
             types: std::mem::take(&mut self.types),
+            input_names: vec![None; body.arguments.len()],
             input_attributes: vec![Attributes::default(); body.arguments.len()],
             output_attributes: vec![Attributes::default(); body.results.len()],
             body,
         }
+    }
+
+    fn input_names(&self, graph: &Graph) -> Vec<Option<String>> {
+        let ports = &self.interface.inputs;
+        let name = |input: usize| ports.get(input)?.name.clone();
+        let inputs = 0..graph.inputs().len();
+        inputs
+            .map(|input| name(input).filter(|_| self.interface.locations))
+            .collect()
     }
 
     fn input_attributes(&self, graph: &Graph) -> Vec<Attributes> {

@@ -327,13 +327,14 @@ impl Tables {
 
     /// Index of a builtin location.
     pub(super) fn location(&mut self, line: Option<&SourceLine>) -> usize {
-        let Some(SourceLine { file, line }) = line else {
+        let Some(SourceLine { file, line, column }) = line else {
             return self.entry(BUILTIN, begin(15));
         };
         let file = self.text(file, Form::Builtin);
         let file = self.entry(BUILTIN, file);
         let mut contents = begin(11);
-        contents.size(file).varint((*line).into()).varint(0);
+        contents.size(file).varint((*line).into());
+        contents.varint((*column).into());
         self.entry(BUILTIN, contents)
     }
 }

@@ -48,7 +48,7 @@ impl<'a> Table<'a> {
                 11 => {
                     let file = self.next_text(&mut contents, 0)?;
                     let line = contents.varint()?;
-                    return Ok(Some(source_line(file, line)));
+                    return Ok(Some(source_line(file, line, contents.varint()?)));
                 }
                 // Several locations, without and with an attribute.
                 12 | 13 => {
@@ -67,11 +67,10 @@ impl<'a> Table<'a> {
                 // A range of a file: up to two lines and columns.
                 22 => {
                     let file = self.next_text(&mut contents, 0)?;
-                    let line = match contents.count("line numbers")? {
-                        0 => 0,
-                        _ => contents.varint()?,
-                    };
-                    return Ok(Some(source_line(file, line)));
+                    let count = contents.count("line numbers")?;
+                    let line = if count > 0 { contents.varint()? } else { 0 };
+                    let column = if count > 1 { contents.varint()? } else { 0 };
+                    return Ok(Some(source_line(file, line, column)));
                 }
                 // An unknown location, or a kind that has none.
                 _ => {}
@@ -85,9 +84,10 @@ impl<'a> Table<'a> {
     }
 }
 
-fn source_line(file: String, line: u64) -> SourceLine {
+fn source_line(file: String, line: u64, column: u64) -> SourceLine {
     SourceLine {
         file,
         line: u32::try_from(line).unwrap_or(u32::MAX),
+        column: u32::try_from(column).unwrap_or(u32::MAX),
     }
 }

@@ -133,6 +133,7 @@ impl<'a> Reader<'a> {
         };
         let function = Function {
             name,
+            input_names: vec![None; body.arguments.len()],
             input_attributes: values("arg_attrs", &body.arguments)?,
             output_attributes: values("res_attrs", &body.results)?,
             types: std::mem::take(&mut self.types),

@@ -33,6 +33,7 @@ impl Builder {
             name,
             types: Vec::new(),
             body: Region::default(),
+            input_names: vec![None; arguments.len()],
             input_attributes: vec![Attributes::default(); arguments.len()],
             output_attributes: Vec::new(),
         };

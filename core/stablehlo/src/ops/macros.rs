@@ -19,6 +19,7 @@ macro_rules! versions {
 ///
 /// - A variant has fields in braces, one field in parentheses, or none. The name of a field in
 ///   parentheses is that in `rule`.
+/// - Fields are in the order in which the text has their attributes.
 /// - After the type of a field are its attributes, a [`Field`](super::fields::Field) of one of the
 ///   [`kinds`](super::kinds). `structure()` is one of [`attributes!`].
 /// - `[regions]` is there if the operation has regions, whose number the rule checks.

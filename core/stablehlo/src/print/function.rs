@@ -1,5 +1,7 @@
 //! Modules, functions, and the names of their values.
 
+use std::ops::Range;
+
 use super::{locations::Locations, text::Text};
 use crate::{Attributes, Function, Module, Region, Type, ValueId};
 
@@ -31,6 +33,8 @@ pub(super) struct Printer<'m, 's> {
     names: Vec<Name>,
     /// The next number that is not a name; unique in the module.
     next: u32,
+    /// The type that was written last, and where: most types are that of the value before.
+    last_type: Option<(&'m Type, Range<usize>)>,
 }
 
 impl<'m, 's> Printer<'m, 's> {
@@ -42,6 +46,7 @@ impl<'m, 's> Printer<'m, 's> {
             types: &[],
             names: Vec::new(),
             next: 0,
+            last_type: None,
         }
     }
 
@@ -90,6 +95,10 @@ impl<'m, 's> Printer<'m, 's> {
             self.out.comma(index);
             self.parameter(value, Name::Argument(index as u32));
             self.dictionary(function.input_attributes.get(index));
+            let name = function.input_names.get(index).and_then(Option::as_ref);
+            if let Some(name) = name.filter(|_| self.locations.is_some()) {
+                self.out.text(" loc(").string(name).char(')');
+            }
         }
         self.out.text(") -> (");
         for (index, &value) in body.results.iter().enumerate() {
@@ -199,10 +208,19 @@ impl<'m, 's> Printer<'m, 's> {
     }
 
     pub(super) fn ty(&mut self, value: ValueId) {
-        match self.type_of(value) {
-            Some(ty) => self.out.ty(ty),
-            None => self.out.text("none"),
+        let Some(ty) = self.type_of(value) else {
+            self.out.text("none");
+            return;
         };
+        if let Some((last, place)) = &self.last_type
+            && *last == ty
+            && self.out.repeat(place)
+        {
+            return;
+        }
+        let start = self.out.place();
+        let end = self.out.ty(ty).place();
+        self.last_type = Some((ty, start..end));
     }
 
     /// Writes `t, t`.

@@ -22,6 +22,10 @@ impl<'m> Printer<'m, '_> {
                     OpKind::Reduce { dims } if self.is_reduction(operation) => {
                         self.reduce(operation, dims);
                     }
+                    // MLIR reads the attributes of a barrier at another place.
+                    OpKind::OptimizationBarrier if !operation.attributes.0.is_empty() => {
+                        self.generic(operation);
+                    }
                     _ if !operation.regions.is_empty() => self.generic(operation),
                     _ => self.form(operation),
                 }
@@ -61,14 +65,7 @@ impl<'m> Printer<'m, '_> {
             OpKind::PropagationBarrier(direction) => {
                 self.propagation_barrier(operation, *direction);
             }
-            kind => {
-                let mut keyed = true;
-                kind.visit(&mut |named, _| keyed &= !named.key.is_empty());
-                match keyed {
-                    true => self.keyed(operation),
-                    false => self.generic(operation),
-                }
-            }
+            _ => self.keyed(operation),
         }
     }
 
@@ -77,15 +74,30 @@ impl<'m> Printer<'m, '_> {
         self.tail(operation);
     }
 
-    /// Writes `stablehlo.op %0, %1, key = value : types`.
+    /// Writes `stablehlo.op %0, %1, key = value : types`, or the generic form if attributes have no
+    /// keys: all of an operation have one, or none.
     fn keyed(&mut self, operation: &'m Operation) {
-        self.head(operation.kind.name(), &operation.operands);
-        let mut first = operation.operands.is_empty();
-        operation.kind.visit(&mut |named: &Named, value| {
-            self.out.text(if first { " " } else { ", " });
+        let (kind, operands) = (&operation.kind, &operation.operands);
+        let (mut first, mut keyed) = (true, true);
+        kind.visit(&mut |named: &Named, value| {
+            keyed &= !named.key.is_empty();
+            if !keyed {
+                return;
+            }
+            if first {
+                self.head(kind.name(), operands);
+            }
+            let comma = !first || !operands.is_empty();
+            self.out.text(if comma { ", " } else { " " });
             self.out.text(named.key).text(" = ").plain(value);
             first = false;
         });
+        if !keyed {
+            return self.generic(operation);
+        }
+        if first {
+            self.head(kind.name(), operands);
+        }
         self.tail(operation);
     }
 
@@ -204,5 +216,22 @@ impl Text<'_> {
         self.list(flags, |text, &flag| {
             text.boolean(flag);
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::rows;
+
+    #[test]
+    fn attributes_have_keys_all_or_none() {
+        for row in rows().filter(|row| row.name != "dot_general") {
+            let keyed = row
+                .attributes
+                .iter()
+                .filter(|it| !it.key.is_empty())
+                .count();
+            assert!([0, row.attributes.len()].contains(&keyed), "{}", row.name);
+        }
     }
 }

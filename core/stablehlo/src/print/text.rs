@@ -1,18 +1,23 @@
 //! The text under construction, and the small pieces of MLIR's syntax.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use crate::{RankedType, Type};
 
 /// Appends to a text. Methods return it, so that a line of text is a line of code.
 #[derive(Default)]
 pub(super) struct Text<'s> {
-    out: String,
+    /// UTF-8 up to the end of each method.
+    out: Vec<u8>,
+    /// Number of bytes that the sink got.
+    before: usize,
     /// Receives the text in blocks. `None` if all of it is kept.
     sink: Option<&'s mut dyn fmt::Write>,
     /// The error of the sink, after which nothing is written.
     error: Option<fmt::Error>,
 }
+
+const TEXT: &str = "what is written is UTF-8";
 
 /// Number of bytes from which a block is written to the sink.
 const BLOCK: usize = 1 << 14;
@@ -42,8 +47,10 @@ impl<'s> Text<'s> {
     fn flush_all(&mut self) {
         if let Some(sink) = &mut self.sink {
             if self.error.is_none() {
-                self.error = sink.write_str(&self.out).err();
+                let block = std::str::from_utf8(&self.out);
+                self.error = sink.write_str(block.expect(TEXT)).err();
             }
+            self.before += self.out.len();
             self.out.clear();
         }
     }
@@ -51,38 +58,54 @@ impl<'s> Text<'s> {
     /// The text that was kept, and the error of the sink.
     pub(super) fn finish(mut self) -> (String, fmt::Result) {
         self.flush_all();
-        (self.out, self.error.map_or(Ok(()), Err))
+        let text = String::from_utf8(self.out);
+        (text.expect(TEXT), self.error.map_or(Ok(()), Err))
     }
 
     pub(super) fn text(&mut self, text: &str) -> &mut Self {
-        self.out.push_str(text);
+        self.out.extend_from_slice(text.as_bytes());
         self
     }
 
+    /// Writes an ASCII character.
     pub(super) fn char(&mut self, char: char) -> &mut Self {
-        self.out.push(char);
+        debug_assert!(char.is_ascii(), "{char:?} is one byte");
+        self.out.push(char as u8);
         self
+    }
+
+    /// The place of what is written next, for [`repeat`](Self::repeat).
+    pub(super) fn place(&self) -> usize {
+        self.before + self.out.len()
+    }
+
+    /// Writes what is at a place again. Returns `false` if the sink has it.
+    pub(super) fn repeat(&mut self, place: &Range<usize>) -> bool {
+        let Some(start) = place.start.checked_sub(self.before) else {
+            return false;
+        };
+        self.out.extend_from_within(start..place.end - self.before);
+        true
     }
 
     /// Starts a line.
     pub(super) fn line(&mut self, depth: usize) -> &mut Self {
         const BLANK: &str = "\n                                ";
         match BLANK.get(..1 + 2 * depth) {
-            Some(start) => self.out.push_str(start),
+            Some(start) => self.text(start),
             None => {
-                self.out.push('\n');
-                (0..depth).for_each(|_| self.out.push_str("  "));
+                self.char('\n');
+                (0..depth).fold(self, |text, _| text.text("  "))
             }
         }
-        self
     }
 
     /// Writes a comma before all but the first element.
     pub(super) fn comma(&mut self, index: usize) -> &mut Self {
-        if index > 0 {
-            self.out.push_str(", ");
+        match index {
+            0 => self,
+            _ => self.text(", "),
         }
-        self
     }
 
     pub(super) fn number(&mut self, number: impl TryInto<u64>) -> &mut Self {
@@ -97,19 +120,15 @@ impl<'s> Text<'s> {
                 break;
             }
         }
-        self.ascii(&digits[start..])
+        self.out.extend_from_slice(&digits[start..]);
+        self
     }
 
     pub(super) fn integer(&mut self, number: i64) -> &mut Self {
         if number < 0 {
-            self.out.push('-');
+            self.char('-');
         }
         self.number(number.unsigned_abs())
-    }
-
-    fn ascii(&mut self, bytes: &[u8]) -> &mut Self {
-        let text = std::str::from_utf8(bytes);
-        self.text(text.expect("digits are ASCII"))
     }
 
     /// Writes `true` or `false`.
@@ -192,20 +211,19 @@ impl<'s> Text<'s> {
 
     /// Writes a quoted string of these bytes.
     pub(super) fn string(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
-        self.out.push('"');
+        self.char('"');
         for &byte in bytes.as_ref() {
             match byte {
                 b'"' | b'\\' => {
                     self.char('\\').char(char::from(byte));
                 }
-                b' '..=b'~' => self.out.push(char::from(byte)),
+                b' '..=b'~' => self.out.push(byte),
                 _ => {
-                    self.char('\\').ascii(&hex(byte));
+                    self.char('\\').out.extend(hex(byte));
                 }
             }
         }
-        self.out.push('"');
-        self
+        self.char('"')
     }
 
     /// Writes bytes as a quoted string of digits: `"0x00FF"`.
@@ -218,7 +236,7 @@ impl<'s> Text<'s> {
             for (pair, &byte) in digits.chunks_exact_mut(2).zip(part) {
                 pair.copy_from_slice(&hex(byte));
             }
-            self.ascii(&digits[..2 * part.len()]);
+            self.out.extend_from_slice(&digits[..2 * part.len()]);
             self.flush();
         }
         self.char('"')
@@ -231,8 +249,9 @@ impl<'s> Text<'s> {
             pair.copy_from_slice(&hex(byte));
         }
         let used = (u64::BITS - bits.leading_zeros()).div_ceil(4) as usize;
-        self.text("0x")
-            .ascii(&digits[16 - used.max(width).min(16)..])
+        let digits = &digits[16 - used.max(width).min(16)..];
+        self.text("0x").out.extend_from_slice(digits);
+        self
     }
 }
 

@@ -27,11 +27,13 @@ impl<'a> Parser<'a> {
             self.advance();
         }
         let name = self.symbol()?;
-        let mut input_attributes = Vec::new();
+        let (mut input_names, mut input_attributes) = (Vec::new(), Vec::new());
         let arguments = self.list('(', ')', |this| {
             let argument = this.argument()?;
             input_attributes.push(this.optional_attributes()?);
+            this.location_name = None;
             this.optional_location()?;
+            input_names.push(this.location_name.take());
             Ok(argument)
         })?;
         let (mut results, mut output_attributes) = (Vec::new(), Vec::new());
@@ -64,6 +66,7 @@ impl<'a> Parser<'a> {
             name,
             types: std::mem::take(&mut self.scope).types,
             body,
+            input_names,
             input_attributes,
             output_attributes,
         };
@@ -105,6 +108,7 @@ impl<'a> Parser<'a> {
         let function = Function {
             name,
             types,
+            input_names: vec![None; body.arguments.len()],
             body,
             input_attributes,
             output_attributes,

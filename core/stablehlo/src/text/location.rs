@@ -89,11 +89,12 @@ impl Parser<'_> {
             return Ok(location);
         }
         if !self.eat(':') {
+            self.location_name = Some(file);
             return Ok(None);
         }
         let line = self.number("a line")?;
         self.expect(':')?;
-        self.number::<u32>("a column")?;
+        let column = self.number("a column")?;
         if self.eat_word("to") {
             if self.token != Token::Mark(':') {
                 self.number::<u32>("a line")?;
@@ -101,7 +102,7 @@ impl Parser<'_> {
             self.expect(':')?;
             self.number::<u32>("a column")?;
         }
-        Ok(Some(Arc::new(SourceLine { file, line })))
+        Ok(Some(Arc::new(SourceLine { file, line, column })))
     }
 
     /// Skips the definition of an alias, `#name = ..`, which was found before.

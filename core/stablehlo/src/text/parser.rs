@@ -29,6 +29,8 @@ pub(super) struct Parser<'a> {
     aliases: HashMap<&'a str, Cursor>,
     /// Locations of aliases that were used.
     pub(super) locations: HashMap<&'a str, Option<Arc<SourceLine>>>,
+    /// The last location that is a name alone.
+    pub(super) location_name: Option<String>,
     /// Values of the function.
     pub(super) scope: Scope<'a>,
     depth: usize,
@@ -52,6 +54,7 @@ impl<'a> Parser<'a> {
             end: Cursor::default(),
             aliases: find_aliases(text),
             locations: HashMap::new(),
+            location_name: None,
             scope: Scope::default(),
             depth: 0,
             // Constants are skipped before they are read.

@@ -47,12 +47,14 @@ impl Builder {
                 name: name.into(),
                 types: Vec::new(),
                 body: Region::default(),
+                input_names: Vec::new(),
                 input_attributes: Vec::new(),
                 output_attributes: Vec::new(),
             },
             blocks: vec![Vec::new()],
         };
         builder.main.body.arguments = builder.values(inputs);
+        builder.main.input_names = vec![None; builder.main.body.arguments.len()];
         builder
     }
 
@@ -93,6 +95,7 @@ impl Builder {
             location: Some(Arc::new(SourceLine {
                 file: "model.py".into(),
                 line: 7,
+                column: 3,
             })),
         });
         results

@@ -6,7 +6,7 @@ mod parallel;
 
 use halite_stablehlo::{BinaryOp, Dense, FftKind, Module, OpKind, UnaryOp};
 
-use crate::programs::program::program;
+use crate::{programs::program::program, text::without_positions};
 
 pub(crate) use self::{control::*, data::*, parallel::*};
 
@@ -111,5 +111,18 @@ fn valid_programs_pass() {
         if let Err(error) = program.verify() {
             panic!("{error}\n{:#?}", program.functions[0].body.operations);
         }
+    }
+}
+
+#[test]
+fn valid_programs_are_read_from_their_texts() {
+    for program in all() {
+        let text = program.to_text();
+        let read = Module::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(
+            without_positions(read),
+            without_positions(program),
+            "{text}"
+        );
     }
 }

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use halite_stablehlo::{Module, OpKind, Region};
 
-use crate::text::{jax_programs, without_positions};
+use crate::text::{function, jax_programs, without_positions};
 
 fn operations(region: &Region) -> usize {
     let inner = region
@@ -54,6 +54,59 @@ fn printed_programs_are_read_as_the_same() {
         assert_eq!(program, again, "{name}");
         assert_eq!(printed, again.to_string(), "{name}");
     }
+}
+
+/// A program of several blocks of text, with a constant that is longer than a block.
+fn long_program() -> Module {
+    let digits: String = (0..40_000_u32)
+        .map(|n| format!("{:02x}", n % 251))
+        .collect();
+    let constant = format!("%c = stablehlo.constant dense<\"0x{digits}\"> : tensor<40000xui8>\n");
+    let add = |index: usize| {
+        let line = index / 2;
+        format!("%{index} = stablehlo.add %x, %x : tensor<2x3xf32> loc(\"a.py\":{line}:1)\n")
+    };
+    let first: String = (0..500).map(add).collect();
+    let last: String = (500..1000).map(add).collect();
+    Module::parse(&function(&format!("{first}{constant}{last}return"))).unwrap()
+}
+
+#[test]
+fn streamed_text_is_the_same() {
+    let jax = jax_programs();
+    let jax = jax.iter().map(|(_, text)| Module::parse(text).unwrap());
+    for mut program in jax.chain([long_program()]) {
+        for function in &mut program.functions {
+            function.input_names.fill(None);
+        }
+        let text = program.to_text();
+        assert!(program.to_string() == text);
+        // Each location is used once after its operation, and defined once at the end.
+        let line = |line: &str| match line.split_once(" loc(#") {
+            Some((line, _)) => format!("{line}\n"),
+            None => format!("{line}\n"),
+        };
+        let lines = text.lines().filter(|line| !line.starts_with("#loc"));
+        let mut key = String::new();
+        program.write_without_locations(&mut key).unwrap();
+        assert!(key == lines.map(line).collect::<String>());
+    }
+}
+
+#[test]
+fn errors_of_a_sink_are_returned() {
+    struct Full;
+    impl std::fmt::Write for Full {
+        fn write_str(&mut self, _: &str) -> std::fmt::Result {
+            Err(std::fmt::Error)
+        }
+    }
+    assert!(long_program().write_without_locations(&mut Full).is_err());
+    assert!(
+        Module::default()
+            .write_without_locations(&mut Full)
+            .is_err()
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The pretty form, read and printed in the generic one.
+//! The pretty form, read and written.
 
 use expect_test::{Expect, expect};
 use halite_stablehlo::{Module, Version};
