@@ -163,8 +163,7 @@ fn index_errors_name_what_is_expected() {
                     start_indices_batching_dims: vec![],
                     start_index_map: vec![],
                     index_vector_dim: 7,
-                    slice_sizes: vec![],
-                    indices_are_sorted: false,
+                    ..GatherAttributes::default()
                 },
             );
             let _ = image.conv(kernel, &ConvOptions::default());

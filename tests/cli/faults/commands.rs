@@ -131,6 +131,15 @@ impl Ended {
         self.prints(parts)
     }
 
+    /// Asserts that it succeeded, or as [`fails_with`](Self::fails_with): where it is a matter of time
+    /// which comes first.
+    #[track_caller]
+    pub(crate) fn succeeds_or_fails_with(&self, parts: &[&str]) {
+        if !self.0.succeeded() {
+            self.fails_with(parts);
+        }
+    }
+
     /// Asserts that each of `parts` was printed, and no control character for a terminal.
     #[track_caller]
     pub(crate) fn prints(&self, parts: &[&str]) -> &Self {

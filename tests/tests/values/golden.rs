@@ -104,7 +104,7 @@ const OPERATIONS: &[&str] = &[
     "checkpoint", "clamp", "compare", "concatenate", "constant", "convert", "convolution", "cosine",
     "count_leading_zeros", "custom_call", "divide", "dot", "dynamic_slice", "dynamic_update_slice", "erf",
     "exponential", "exponential_minus_one", "floor", "gather", "iota", "is_finite", "log", "log_plus_one", "logistic", "maximum",
-    "minimum", "multiply", "negate", "not", "optimization_barrier", "or", "pad", "population_count", "power",
+    "minimum", "multiply", "negate", "not", "optimization_barrier", "or", "pad", "popcnt", "power",
     "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_precision", "reduce_product", "reduce_sum",
     "reduce_window", "remainder", "reshape", "reverse", "round_nearest_afz", "round_nearest_even", "rsqrt", "scan",
     "scatter", "select", "select_and_scatter", "shift_left", "shift_right_arithmetic", "shift_right_logical",

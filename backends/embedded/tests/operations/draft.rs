@@ -271,13 +271,14 @@ impl<'r> Draft<'r> {
     ) -> Vec<Value> {
         let text = text.to_string();
         let (name, attributes) = text.split_once(' ').unwrap_or((&text, ""));
+        let dialect = if name.contains('.') { "" } else { "stablehlo." };
         let names: Vec<_> = operands.iter().map(|value| &value.name).collect();
         let of: Vec<_> = operands.iter().map(|value| &value.ty).collect();
         let result = format!("%v{}", self.values);
         self.values += 1;
         writeln!(
             self.body,
-            "  {result}:{} = \"stablehlo.{name}\"({}) {attributes} : ({}) -> ({})",
+            "  {result}:{} = \"{dialect}{name}\"({}) {attributes} : ({}) -> ({})",
             types.len(),
             join(&names),
             join(&of),

@@ -87,6 +87,7 @@ fn unary(draft: &mut Draft<'_>, op: UnaryOp, element: ElementType) -> Option<Tol
         | UnaryOp::IsFinite
         | UnaryOp::RoundNearestAfz
         | UnaryOp::RoundNearestEven => (is_float(element), true),
+        UnaryOp::Erf => (is_float(element) && element.bits() >= 16, false),
         UnaryOp::Imag | UnaryOp::Real => (is_number, true),
         UnaryOp::Sqrt => (is_number, is_float(element) && element.bits() >= 16),
         _ => (is_number, false),
@@ -106,7 +107,11 @@ fn unary(draft: &mut Draft<'_>, op: UnaryOp, element: ElementType) -> Option<Tol
         UnaryOp::IsFinite => ElementType::Bool,
         _ => element,
     };
-    let y = draft.op(op.name(), &[&x], RankedType::new(result, dims));
+    let name = match op {
+        UnaryOp::Erf => "chlo.erf",
+        _ => op.name(),
+    };
+    let y = draft.op(name, &[&x], RankedType::new(result, dims));
     draft.output(y);
     Some(if is_exact {
         Tolerance::Exact

@@ -6,10 +6,10 @@ use halite_tests::{functions, golden::Given};
 
 functions! {
     dot_general(g) g.x().dot_general(g.y(), DotAttributes {
-        lhs_batching: g.list("lhs_batching"),
-        rhs_batching: g.list("rhs_batching"),
-        lhs_contracting: g.list("lhs_contracting"),
-        rhs_contracting: g.list("rhs_contracting"),
+        lhs_batching: g.list("left_batch"),
+        rhs_batching: g.list("right_batch"),
+        lhs_contracting: g.list("left_contract"),
+        rhs_contracting: g.list("right_contract"),
         ..DotAttributes::default()
     }, g.dtype("result"));
     matmul(g) g.x().matmul(g.y());
