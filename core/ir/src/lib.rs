@@ -2,7 +2,7 @@
 //!
 //! An [`Op`] is an operation; [`infer()`] returns its result types, or why the operands do not fit;
 //! a [`Graph`] is a function of operations; [`legalize()`] lowers it to a StableHLO module, and
-//! [`program`] prints it for backends.
+//! [`program`] to a program of a backend, which carries the module.
 //!
 //! ```
 //! use halite_core::{DType, TensorType};

@@ -1,7 +1,7 @@
-//! Prints a graph as StableHLO text, which every backend compiles.
+//! Prints a graph as StableHLO text, for tests and for a look at a graph.
 //!
-//! One pass writes into one string. The graph decides which values are computed, and their types;
-//! printing decides the form alone.
+//! Programs of backends are lowered by [`legalize`](crate::legalize()), whose module has the same
+//! text: the tests compare each with the other. One pass writes into one string.
 
 mod attributes;
 mod collectives;
