@@ -74,7 +74,7 @@ pub fn has_devices(count: usize) -> bool {
 }
 
 /// [`halite_ir::program`], whose facts are compared with what a scan of the text finds, and whose
-/// module with what is read from the text of the printer.
+/// module with what is read from its text.
 ///
 /// # Errors
 /// As [`halite_ir::program`].

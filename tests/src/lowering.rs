@@ -1,12 +1,12 @@
-//! Lowering, compared with the printed text and with what it was before.
+//! Lowered modules: read from their text, and as digests of what they say.
 
 use std::{collections::HashMap, fmt::Write as _};
 
 use halite_core::Result;
-use halite_ir::{Graph, Interface, legalize, text};
+use halite_ir::{Graph, Interface, legalize};
 use halite_stablehlo::{Attributes, Function, Module, Position, Region, ValueId};
 
-/// [`legalize`], whose module is compared with what the printed text says.
+/// [`legalize`], whose module is compared with what is read from its text.
 ///
 /// # Errors
 /// As [`legalize`].
@@ -14,12 +14,12 @@ use halite_stablehlo::{Attributes, Function, Module, Position, Region, ValueId};
 /// # Panics
 /// If the modules differ.
 pub fn lowered(graph: &Graph, interface: &Interface) -> Result<Module> {
-    let text = text(graph, interface)?;
+    let lowered = legalize(graph, interface)?;
+    let text = lowered.to_text();
     let mut read = Module::parse(&text)?;
     for function in &mut read.functions {
         forget_positions(&mut function.body);
     }
-    let lowered = legalize(graph, interface)?;
     let name = &interface.name;
     assert!(
         lowered == read,

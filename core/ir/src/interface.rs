@@ -94,7 +94,7 @@ pub(crate) fn check(graph: &Graph, interface: &Interface) -> Result<()> {
 impl Interface {
     fn fail(&self, message: String) -> Result<()> {
         let message = format!("program `{}`: {message}", self.name);
-        Err(Error::invalid("print", message))
+        Err(Error::invalid("lower", message))
     }
 
     fn check_ports(
@@ -204,7 +204,7 @@ fn error_of_port(
         .map(|name| format!(" (`{name}`)"))
         .unwrap_or_default();
     Error::invalid(
-        "print",
+        "lower",
         format!(
             "program `{}`: {what} {i}{name}: {}",
             interface.name,

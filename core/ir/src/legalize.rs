@@ -21,8 +21,6 @@ use halite_stablehlo::{
 };
 
 use crate::{Graph, Interface, Node, interface::check};
-pub(crate) use collectives::groups_along;
-pub(crate) use constants::identity;
 
 /// Lowers the graph to a StableHLO program.
 ///

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use halite_core::{DType, TensorType};
-//! use halite_ir::{BinaryOp, DotAttributes, Graph, Interface, Literal, Op, optimize, program, text, verify};
+//! use halite_ir::{BinaryOp, DotAttributes, Graph, Interface, Literal, Op, legalize, optimize, program, verify};
 //!
 //! # fn main() -> halite_core::Result<()> {
 //! // relu(x @ w)
@@ -22,7 +22,7 @@
 //! verify(&graph)?;
 //! let graph = optimize(graph);
 //! assert_eq!(
-//!     text(&graph, &Interface::new("relu"))?,
+//!     legalize(&graph, &Interface::new("relu"))?.to_text(),
 //!     "\
 //! module @relu attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
 //!   func.func public @main(%arg0: tensor<8x3xf32>, %arg1: tensor<3x2xf32>) -> (tensor<8x2xf32>) {
@@ -42,14 +42,12 @@
 //!
 //! # Invariants
 //!
-//! * The set of operations is closed: each property of operations (types, text, a gradient) is an
+//! * The set of operations is closed: each property of operations (types, lowering, a gradient) is an
 //!   exhaustive `match`, so that the compiler lists the places that a new one must extend.
 //! * A graph built by [`Graph::push`] is valid; [`verify`] checks any graph and names the invalid
 //!   node.
-//! * The module and its text are the same program: reading the text gives the module.
-//! * Text is a pure function of the graph and its [`Interface`]: the same program has the same
-//!   digest.
-//! * Constants are printed bit-exactly, including NaN and -0.
+//! * The module is a pure function of the graph and its [`Interface`]: the same program has the same
+//!   digest. Constants are bit-exact, including NaN and -0.
 //! * Nothing here depends on gradients, devices or plugins.
 #![forbid(unsafe_code)]
 
@@ -61,7 +59,6 @@ mod legalize;
 mod literal;
 mod op;
 mod passes;
-mod print;
 mod program;
 mod rules;
 mod samples;
@@ -88,7 +85,6 @@ pub use passes::{
     one_function, optimize, unrolled, with_kernels, with_precision, with_signature,
     without_long_chains,
 };
-pub use print::text;
 pub use program::{program, without_attribute};
 pub use rules::{Linearity, Rules};
 pub use samples::{Call, Meeting, Place, Samples, Shared, samples};

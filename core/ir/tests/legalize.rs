@@ -1,47 +1,28 @@
-//! The module that a graph is lowered to is that of its text, and is written as this text.
+//! The module that a graph is lowered to is read from its text.
 
 mod operations;
 
-use halite_ir::{Graph, Interface, legalize, text};
+use halite_core::Result;
+use halite_ir::{Graph, Interface, legalize};
 use halite_stablehlo::{Module, Position, Region};
 
-/// Checks that lowering the graph and reading its text give the same module, which is written as
-/// the same text, or the same error.
+/// Text of the module that the graph is lowered to. Checks that it is read as this module, which
+/// verifies its types, and that without places it is what is lowered without them.
 #[track_caller]
-pub(crate) fn same(graph: &Graph, interface: &Interface) {
-    let lowered = legalize(graph, interface);
-    let text = match text(graph, interface) {
-        Ok(text) => text,
-        Err(error) => {
-            let expected = (error.kind(), error.to_string());
-            let found = lowered.expect_err(&expected.1);
-            assert_eq!((found.kind(), found.to_string()), expected);
-            return;
-        }
-    };
+pub(crate) fn read_back(graph: &Graph, interface: &Interface) -> String {
+    try_read_back(graph, interface).unwrap()
+}
+
+/// As [`read_back`], unless the interface does not fit the graph.
+#[track_caller]
+fn try_read_back(graph: &Graph, interface: &Interface) -> Result<String> {
+    let module = legalize(graph, interface)?;
+    let text = module.to_text();
     let mut read = Module::parse(&text).unwrap();
     for function in &mut read.functions {
         forget_positions(&mut function.body);
     }
-    let lowered = lowered.unwrap();
-    assert!(
-        lowered == read,
-        "lowered:\n{lowered}\n{lowered:?}\n\nread:\n{read}\n{read:?}"
-    );
-    same_text(graph, interface, &lowered);
-}
-
-/// Checks that the module is written as the graph, and is read from its text.
-#[track_caller]
-fn same_text(graph: &Graph, interface: &Interface, module: &Module) {
-    let expected = text(graph, interface).unwrap();
-    let written = module.to_text();
-    assert!(written == expected, "{written}\nexpected:\n{expected}");
-    let mut read = Module::parse(&written).unwrap();
-    for function in &mut read.functions {
-        forget_positions(&mut function.body);
-    }
-    assert!(read == *module, "{written}\n{read:?}\n\n{module:?}");
+    assert!(read == module, "{text}\n{read:?}\n\n{module:?}");
 
     let without_locations = Interface {
         locations: false,
@@ -49,7 +30,9 @@ fn same_text(graph: &Graph, interface: &Interface, module: &Module) {
     };
     let mut key = String::new();
     module.write_without_locations(&mut key).unwrap();
-    assert_eq!(key, text(graph, &without_locations).unwrap());
+    let without_locations = legalize(graph, &without_locations).unwrap();
+    assert_eq!(key, without_locations.to_text());
+    Ok(text)
 }
 
 /// Removes the places in the text.

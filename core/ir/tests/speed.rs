@@ -5,7 +5,7 @@ use std::{sync::OnceLock, time::Instant};
 use halite_core::{DType, TensorType};
 use halite_ir::{
     BinaryOp, DotAttributes, Graph, Interface, Literal, Op, Reduction, UnaryOp, legalize, optimize,
-    text, verify,
+    verify,
 };
 
 /// As many nodes as a training step of a small network, of the kinds that it has.
@@ -77,7 +77,7 @@ fn now() -> f64 {
     )
 }
 
-/// Mean time of three runs, in seconds, to trace, verify, optimize, print, lower and write a step of
+/// Mean time of three runs, in seconds, to trace, verify, optimize, lower and write a step of
 /// `layers` layers.
 fn seconds(layers: usize) -> f64 {
     const TIMES: u32 = 3;
@@ -90,7 +90,6 @@ fn seconds(layers: usize) -> f64 {
             optimized.nodes().len() < graph.nodes().len(),
             "the scales are one constant"
         );
-        text(&graph, &Interface::new("step")).unwrap();
         legalize(&graph, &Interface::new("step")).unwrap().to_text();
     }
     (now() - start) / f64::from(TIMES)

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use halite_core::{DType, Faults, MeshShape, TensorType};
 use halite_ir::{
     ConvolutionAttributes, ConvolutionDims, DotAttributes, Graph, Interface, Op, ScatterAttributes,
-    Value, around_faults, text, verify,
+    Value, around_faults, legalize, verify,
 };
 
 use crate::graphs::{f32, push};
@@ -20,7 +20,7 @@ pub(crate) fn check(graph: &Graph, axes: &[(&str, usize)], expected: Expect) {
         mesh: Some(mesh),
         ..Interface::new("main")
     };
-    let printed = text(&after, &interface).unwrap();
+    let printed = legalize(&after, &interface).unwrap().to_text();
     let lines = printed
         .lines()
         .filter(|line| line.contains(" = stablehlo") || line.contains(" = sdy."));

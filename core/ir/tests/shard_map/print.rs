@@ -2,9 +2,9 @@
 
 use expect_test::{Expect, expect};
 use halite_core::DType;
-use halite_ir::{BinaryOp, Graph, Groups, Interface, Op, Reduction, ShardMap, text, verify};
+use halite_ir::{BinaryOp, Graph, Groups, Interface, Op, Reduction, ShardMap, legalize, verify};
 
-use crate::legalize::same;
+use crate::legalize::read_back;
 use crate::shard_map::{all_reduce, around, axes, f32, interface, map, over_model, push, spec};
 
 /// Collectives of all kinds, and the device's index.
@@ -52,8 +52,7 @@ fn everything() -> Graph {
 
 fn check(graph: &Graph, interface: &Interface, expected: Expect) {
     verify(graph).unwrap();
-    expected.assert_eq(&text(graph, interface).unwrap());
-    same(graph, interface);
+    expected.assert_eq(&read_back(graph, interface));
 }
 
 #[test]
@@ -165,8 +164,8 @@ fn on_one_device_it_is_its_body() {
     };
     let of_one_device = interface(&[("model", 1)], 1, 2);
     assert_eq!(
-        text(&graph, &no_mesh).unwrap(),
-        text(&graph, &of_one_device).unwrap()
+        legalize(&graph, &no_mesh).unwrap(),
+        legalize(&graph, &of_one_device).unwrap()
     );
     check(
         &graph,
@@ -188,12 +187,9 @@ fn on_one_device_it_is_its_body() {
 }
 
 #[test]
-fn printing_rejects_another_mesh() {
+fn lowering_rejects_another_mesh() {
     let graph = everything();
-    let refused = |interface: &Interface| {
-        same(&graph, interface);
-        text(&graph, interface).unwrap_err().to_string()
-    };
+    let refused = |interface: &Interface| legalize(&graph, interface).unwrap_err().to_string();
     assert_eq!(
         refused(&Interface::new("test")),
         "shard_map: it is over mesh(data=2, model=4), the program is for one device"
@@ -219,7 +215,7 @@ fn printing_rejects_another_mesh() {
                 ..Interface::new("test")
             },
         ];
-        errors.map(|interface| text(&graph, &interface).unwrap_err().to_string())
+        errors.map(|interface| legalize(&graph, &interface).unwrap_err().to_string())
     };
     for error in outside(all_reduce(over_model()))
         .iter()

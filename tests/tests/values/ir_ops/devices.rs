@@ -306,7 +306,7 @@ fn device_mismatch_is_rejected_before_compiling() {
     };
     assert_eq!(
         refused(&unspecified),
-        "print: program `two ways/parallel`: output 0: f32[8, 24] on mesh(data=4, model=2) has no spec; set one, such as \
+        "lower: program `two ways/parallel`: output 0: f32[8, 24] on mesh(data=4, model=2) has no spec; set one, such as \
          PartitionSpec::replicated()"
     );
     let elsewhere = Interface {
@@ -315,7 +315,7 @@ fn device_mismatch_is_rejected_before_compiling() {
     };
     assert_eq!(
         refused(&elsewhere),
-        "print: program `two ways/parallel`: input 1 is sharded as (None, (model, data)) and output 1 as unspecified; aliases must be sharded alike"
+        "lower: program `two ways/parallel`: input 1 is sharded as (None, (model, data)) and output 1 as unspecified; aliases must be sharded alike"
     );
     let reduced =
         crate::ir_ops::support::graph([TensorType::new(DType::F32, [4])], |graph, [x]| {
@@ -355,7 +355,9 @@ fn locations_reach_the_compiler() {
         .push(Op::Unary(UnaryOp::Tanh), &[x], Some(here))
         .unwrap()[0];
     graph.set_outputs(vec![y]);
-    let text = halite_ir::text(&graph, &Interface::new("here")).unwrap();
+    let text = halite_ir::legalize(&graph, &Interface::new("here"))
+        .unwrap()
+        .to_text();
     assert!(
         text.contains(&format!(
             "loc(\"{}\":{}:{})",
