@@ -216,13 +216,7 @@ impl<'t> Tensor<'t> {
     #[track_caller]
     fn mean_groups(self, op: &str, over: Over) -> Checked<'t, (Groups, usize)> {
         if !self.dtype().is_float() {
-            let message = || {
-                format!(
-                    "{} has elements of type {}; takes floats (convert first)",
-                    self.ty(),
-                    self.dtype()
-                )
-            };
+            let message = || format!("takes floats, not {} (convert first)", self.ty());
             return Err(self.mistake(op, message));
         }
         let groups = self.trace.groups(op, over, self.ty())?;

@@ -42,7 +42,7 @@ fn only_root_causes_are_reported() {
             +4: add: shapes are not broadcastable: f32[2, 3] and f32[4]; aligned at the last dimension, sizes must be equal or 1 (operand 0 is `x`, operand 1 is `y`)
             +7: reshape: f32[2, 3] has 6 elements, f32[5] has 5; a reshape keeps them all (operand 0 is `x`)
             +8: number: s32 cannot represent 0.5; convert the tensor first
-            +9: and: f32[2, 3] has elements of type f32; takes bool and integers (operand 0 is `x`, operand 1 is `x`)
+            +9: and: takes bool and integers, not f32[2, 3] (operand 0 is `x`, operand 1 is `x`)
             +10: add: f32[2, 3] and f64[2, 3] differ; elementwise operations need equal types (convert one first) (operand 0 is `x`)
         "#]],
     );

@@ -171,7 +171,7 @@ mod tests {
             )
             .unwrap();
         let error = verify(&graph).unwrap_err().to_string();
-        let inside = "in region 0: node 0, tanh: s32[] has elements of type s32; takes floats (convert first)";
+        let inside = "in region 0: node 0, tanh: takes floats, not s32[] (convert first)";
         assert_eq!(error, format!("verify: node 0, case: {inside}"));
     }
 }

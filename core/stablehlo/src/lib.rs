@@ -20,6 +20,7 @@ mod interface;
 mod module;
 mod ops;
 mod print;
+pub mod rules;
 mod sharding;
 mod text;
 mod types;

@@ -74,67 +74,70 @@ use crate::{Attributes, Dense, ElementClass, ShardySharding};
 macro_rules! ops {
     ($with:ident) => { $with! { op;
         /// The value; no operands.
-        Constant(value: Dense = constant("value")) = "constant" => shape::constant(op, value);
+        Constant(value: Dense = constant("value")) = "constant" => {
+                let [] = op.take()?;
+                one(Ok(value.ty.clone()))
+            };
         /// Counts along a dimension; no operands.
-        Iota { dim: usize = size("iota_dimension").key("dim") } = "iota" => shape::iota(op, *dim);
+        Iota { dim: usize = size("iota_dimension").key("dim") } = "iota" => one(rules::iota(&op.tensors()?, op.declared_one()?, *dim));
 
         /// Elementwise on two operands of one type, with a boolean result.
         Compare {
             direction: ComparisonDirection = case("comparison_direction"),
             /// `None` if the program leaves it to the element type: `TotalOrder` is never implied.
             order: Option<ComparisonOrder> = order("compare_type"),
-        } = "compare" => elementwise::compare(op, *order);
+        } = "compare" => one(rules::compare(&op.tensors()?, *order));
         /// Operands `(predicate, on_true, on_false)`.
-        Select = "select" => elementwise::select(op);
+        Select = "select" => one(rules::select(&op.tensors()?));
         /// Operands `(low, x, high)`.
-        Clamp = "clamp" => elementwise::clamp(op);
+        Clamp = "clamp" => one(rules::clamp(&op.tensors()?));
         /// To the element type of the result, by value.
-        Convert = "convert" => elementwise::convert(op);
+        Convert = "convert" => one(rules::convert(&op.tensors()?, op.declared_one()?.element));
         /// To the element type of the result, by bits.
-        BitcastConvert = "bitcast_convert" => elementwise::bitcast_convert(op);
+        BitcastConvert = "bitcast_convert" => one(rules::bitcast_convert(&op.tensors()?, op.declared_one()?));
         ReducePrecision {
             exponent: u32 = bits("exponent_bits"),
             mantissa: u32 = bits("mantissa_bits"),
-        } = "reduce_precision" => elementwise::reduce_precision(op, *exponent);
+        } = "reduce_precision" => one(rules::reduce_precision(&op.tensors()?, *exponent));
 
         /// `mapping[i]` is the dimension of the result that dimension `i` of the operand becomes.
         BroadcastInDim { mapping: Vec<usize> = sizes("broadcast_dimensions").key("dims") }
-            = "broadcast_in_dim" => shape::broadcast_in_dim(op, mapping);
-        Reshape = "reshape" => shape::reshape(op);
+            = "broadcast_in_dim" => one(rules::broadcast(&op.tensors()?, &op.declared_one()?.dims, mapping));
+        Reshape = "reshape" => one(rules::reshape(&op.tensors()?, &op.declared_one()?.dims));
         Transpose { permutation: Vec<usize> = sizes("permutation").key("dims") }
-            = "transpose" => shape::transpose(op, permutation);
+            = "transpose" => one(rules::transpose(&op.tensors()?, permutation));
         Reverse { dims: Vec<usize> = sizes("dimensions").key("dims") }
-            = "reverse" => shape::reverse(op, dims);
+            = "reverse" => one(rules::reverse(&op.tensors()?, dims));
         Concatenate { dim: usize = size("dimension").key("dim") }
-            = "concatenate" => shape::concatenate(op, *dim);
+            = "concatenate" => one(rules::concatenate(&op.tensors()?, *dim));
         Slice {
             starts: Vec<usize> = sizes("start_indices"),
             limits: Vec<usize> = sizes("limit_indices"),
             strides: Vec<usize> = sizes("strides"),
-        } = "slice" => shape::slice(op, starts, limits, strides);
+        } = "slice" => one(rules::slice(&op.tensors()?, starts, limits, strides));
         /// Operands `(x, starts..)`.
         DynamicSlice { sizes: Vec<usize> = sizes("slice_sizes").key("sizes") }
-            = "dynamic_slice" => shape::dynamic_slice(op, sizes);
+            = "dynamic_slice" => one(rules::dynamic_slice(&op.tensors()?, sizes));
         /// Operands `(x, update, starts..)`.
-        DynamicUpdateSlice = "dynamic_update_slice" => shape::dynamic_update_slice(op);
+        DynamicUpdateSlice = "dynamic_update_slice" => one(rules::dynamic_update_slice(&op.tensors()?));
         /// Operands `(x, value)`.
         Pad {
             low: Vec<i64> = ints("edge_padding_low").key("low"),
             high: Vec<i64> = ints("edge_padding_high").key("high"),
             interior: Vec<usize> = sizes("interior_padding").key("interior"),
-        } = "pad" => shape::pad(op, low, high, interior);
+        } = "pad" => one(rules::pad(&op.tensors()?, low, high, interior));
         /// Operands `(x, start_indices)`.
         Gather(attributes: GatherAttributes = structure())
-            = "gather" in &[since(0, 9), since(1, 1)] => gather::gather(op, attributes);
+            = "gather" in &[since(0, 9), since(1, 1)] => one(rules::gather(&op.tensors()?, attributes));
         /// Operands `(inputs.., indices, updates..)`; region: `(old.., update..) -> new..`.
         Scatter(attributes: ScatterAttributes = structure())
-            = "scatter" [regions] in &[since(0, 9), since(1, 1)] => gather::scatter(op, attributes);
+            = "scatter" [regions] in &[since(0, 9), since(1, 1)] => reduce::scatter(op, attributes);
 
         DotGeneral(attributes: DotAttributes = structure())
             = "dot_general" in &[since(0, 9), since(1, 6)]
-            => contraction::dot_general(op, attributes);
+            => one(rules::dot(&op.tensors()?, attributes, op.declared_one()?.element));
         Convolution(attributes: ConvolutionAttributes = structure())
-            = "convolution" => contraction::convolution(op, attributes);
+            = "convolution" => one(rules::convolution(&op.tensors()?, attributes, op.declared_one()?.element));
 
         /// Operands `(inputs.., initial values..)`; region: `(accumulators.., elements..) -> ..`.
         Reduce { dims: Vec<usize> = sizes("dimensions") }
@@ -216,7 +219,7 @@ macro_rules! ops {
         AfterAll = "after_all" => control::after_all(op);
         /// The size of a dimension, a scalar of `i32`.
         GetDimensionSize { dim: usize = size("dimension").key("dim") }
-            = "get_dimension_size" => shape::get_dimension_size(op, *dim);
+            = "get_dimension_size" => get_dimension_size(op, *dim);
 
         /// Region: `(a, b) -> combined`. Any number of operands.
         AllReduce(collective: CollectiveAttributes = structure())

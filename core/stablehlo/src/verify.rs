@@ -1,34 +1,31 @@
 //! Checks of programs: the constraints of the specification that executors rely on.
 //!
 //! [`infer`](infer::infer) computes the types of an operation's results from its operands,
-//! attributes and regions, and so checks those; [`Walk`] checks definitions and uses of values, and
+//! attributes and regions, by the [`rules`](crate::rules), and so checks those; [`Walk`] checks definitions and uses of values, and
 //! compares the computed types with the declared ones. `calls` checks what functions call.
 
 mod calls;
 mod collective;
-mod contraction;
 mod control;
-mod elementwise;
-mod gather;
 mod infer;
 mod linalg;
-mod list;
 mod reduce;
-mod shape;
 mod sharding;
 mod typed;
-mod window;
 
 use std::fmt;
 
 use halite_core::{Error, Result};
 
-use crate::{Attribute, Function, Module, OpKind, Operation, Region, Type, ValueId};
+use crate::{
+    Attribute, Function, Module, OpKind, Operation, Region, Type, ValueId,
+    rules::{Check, ensure},
+};
 
 pub(crate) use self::sharding::check as check_sharding;
 use self::{
     calls::CallSite,
-    typed::{Check, Functions, Typed, check_dense, check_size, check_types, ensure},
+    typed::{Functions, Typed, check_dense, check_size, check_types},
 };
 
 impl Module {

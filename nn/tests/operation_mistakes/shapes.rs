@@ -230,14 +230,14 @@ fn overflowing_windows_are_mistakes() {
             let _ = (none.flatten_from(1), none.mean([1, 2]));
         },
         expect![[r#"
-            +11: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
-            +18: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
-            +25: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
-            +26: reduce_window: window sizes 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`)
-            +11: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
-            +18: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
-            +25: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
-            +26: reduce_window: window sizes 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`)
+            +11: convolution: kernel dilations [18446744073709551615, 18446744073709551615]: number 0 is 18446744073709551615, it must be at most 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +18: convolution: input dilations [18446744073709551615, 18446744073709551615]: number 0 is 18446744073709551615, it must be at most 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +25: convolution: strides [18446744073709551615, 18446744073709551615]: number 0 is 18446744073709551615, it must be at most 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +26: reduce_window: window sizes [1, 18446744073709551615, 18446744073709551615, 1]: number 1 is 18446744073709551615, it must be at most 9223372036854775807 (operand 0 is `image`)
+            +11: convolution: kernel dilations [18446744073709551615, 18446744073709551615]: number 0 is 18446744073709551615, it must be at most 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +18: convolution: input dilations [18446744073709551615, 18446744073709551615]: number 0 is 18446744073709551615, it must be at most 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +25: convolution: strides [18446744073709551615, 18446744073709551615]: number 0 is 18446744073709551615, it must be at most 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +26: reduce_window: window sizes [1, 18446744073709551615, 18446744073709551615, 1]: number 1 is 18446744073709551615, it must be at most 9223372036854775807 (operand 0 is `image`)
             +29: reshape: f32[0, 18446744073709551615] is larger than any address space (operand 0 is `none`)
         "#]],
     );

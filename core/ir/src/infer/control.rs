@@ -1,8 +1,9 @@
 //! Operations with regions, and identities.
 
-use halite_core::{DType, Result, TensorType};
+use halite_core::{DType, TensorType};
+use halite_stablehlo::rules::Check;
 
-use super::Infer;
+use super::{Infer, fail};
 use crate::{CustomCall, Graph};
 
 impl Infer<'_> {
@@ -11,25 +12,25 @@ impl Infer<'_> {
         carried: usize,
         condition: &Graph,
         body: &Graph,
-    ) -> Result<Vec<TensorType>> {
+    ) -> Check<Vec<TensorType>> {
         if carried == 0 || carried > self.operands.len() {
-            return self.fail(format!(
+            return fail(format!(
                 "{carried} carried values of operands {}; at least one is carried",
-                self.list()
+                self.listed()
             ));
         }
         self.takes("the condition", condition, self.operands)?;
         self.takes("the body", body, self.operands)?;
         let answer = condition.output_types();
         if answer != [TensorType::scalar(DType::Bool)] {
-            return self.fail(format!(
+            return fail(format!(
                 "the condition returns {answer:?}; it must return [bool[]]"
             ));
         }
         let next = body.output_types();
         let carried = &self.operands[..carried];
         if !next.iter().eq(carried.iter().copied()) {
-            return self.fail(format!(
+            return fail(format!(
                 "the body returns {next:?}, the carried values are {carried:?}{}",
                 first_difference(&next, carried)
             ));
@@ -44,26 +45,27 @@ impl Infer<'_> {
         length: usize,
         residuals: usize,
         body: &Graph,
-    ) -> Result<Vec<TensorType>> {
+    ) -> Check<Vec<TensorType>> {
         let invariant = self
             .operands
             .len()
             .checked_sub(carried)
             .and_then(|rest| rest.checked_sub(scanned));
         let Some(invariant) = invariant else {
-            return self.fail(format!(
+            return fail(format!(
                 "{carried} carried and {scanned} scanned values of operands {}",
-                self.list()
+                self.listed()
             ));
         };
         if i32::try_from(length).is_err() {
-            return self.fail(format!("{length} iterations exceed the range of s32"));
+            return fail(format!("{length} iterations exceed the range of s32"));
         }
         let (whole, scanned) = self.operands.split_at(carried + invariant);
         for (i, ty) in scanned.iter().enumerate() {
             if ty.dims().first() != Some(&length) {
-                return self
-                    .fail(format!("scanned operand {i} is {ty}; for {length} iterations its first dimension must be {length}"));
+                return fail(format!(
+                    "scanned operand {i} is {ty}; for {length} iterations its first dimension must be {length}"
+                ));
             }
         }
         let slices: Vec<TensorType> = scanned
@@ -80,18 +82,18 @@ impl Infer<'_> {
         if results.len() < carried || !results[..carried].iter().eq(carried_types.iter().copied()) {
             let next = &results[..carried.min(results.len())];
             let difference = first_difference(next, carried_types);
-            return self.fail(format!(
+            return fail(format!(
                 "the body returns {next:?}, the carried values are {carried_types:?}{difference}"
             ));
         }
         let stacked = results.len() - carried;
         if residuals > stacked {
-            return self.fail(format!(
+            return fail(format!(
                 "{residuals} residuals of {stacked} stacked results"
             ));
         }
         if results.is_empty() {
-            return self.fail("the body returns nothing; it must return one value or more");
+            return fail("the body returns nothing; it must return one value or more");
         }
         for y in &mut results[carried..] {
             *y = TensorType::new(y.dtype(), [&[length], y.dims()].concat());
@@ -99,22 +101,22 @@ impl Infer<'_> {
         Ok(results)
     }
 
-    pub(super) fn checkpoint(self, body: &Graph) -> Result<Vec<TensorType>> {
+    pub(super) fn checkpoint(self, body: &Graph) -> Check<Vec<TensorType>> {
         self.takes("the body", body, self.operands)?;
         if body.outputs().is_empty() {
-            return self.fail("the body returns nothing; it must return one value or more");
+            return fail("the body returns nothing; it must return one value or more");
         }
         Ok(body.output_types())
     }
 
-    pub(super) fn custom_call(self, call: &CustomCall) -> Result<Vec<TensorType>> {
+    pub(super) fn custom_call(self, call: &CustomCall) -> Check<Vec<TensorType>> {
         let Some(decomposition) = &call.decomposition else {
             return Ok(call.results.clone());
         };
         self.takes("the decomposition", decomposition, self.operands)?;
         let found = decomposition.output_types();
         if found != call.results {
-            return self.fail(format!(
+            return fail(format!(
                 "the decomposition returns {found:?}, the call {:?}",
                 call.results
             ));
@@ -122,20 +124,15 @@ impl Infer<'_> {
         Ok(found)
     }
 
-    pub(super) fn stop_gradient(self) -> Result<Vec<TensorType>> {
-        let [x] = self.take()?;
-        Ok(vec![(*x).clone()])
-    }
-
-    pub(super) fn case(self, branches: &[Graph]) -> Result<Vec<TensorType>> {
+    pub(super) fn case(self, branches: &[Graph]) -> Check<Vec<TensorType>> {
         let Some((index, inputs)) = self.operands.split_first() else {
-            return self.fail("takes an index and the inputs of its branches, got none");
+            return fail("takes an index and the inputs of its branches, got none");
         };
         if **index != TensorType::scalar(DType::S32) {
-            return self.fail(format!("the index is {index}; it must be s32[]"));
+            return fail(format!("the index is {index}; it must be s32[]"));
         }
         let Some((first, rest)) = branches.split_first() else {
-            return self.fail("takes one branch or more, got none");
+            return fail("takes one branch or more, got none");
         };
         for (i, branch) in branches.iter().enumerate() {
             self.takes(&format!("branch {i}"), branch, inputs)?;
@@ -146,7 +143,7 @@ impl Infer<'_> {
             if other != results {
                 let expected: Vec<&TensorType> = results.iter().collect();
                 let difference = first_difference(&other, &expected);
-                return self.fail(format!(
+                return fail(format!(
                     "branch 0 returns {results:?}, branch {} returns {other:?}{difference}",
                     i + 1
                 ));
@@ -155,20 +152,20 @@ impl Infer<'_> {
         Ok(results)
     }
 
-    pub(super) fn optimization_barrier(self) -> Result<Vec<TensorType>> {
+    pub(super) fn optimization_barrier(self) -> Check<Vec<TensorType>> {
         if self.operands.is_empty() {
-            return self.fail("takes one operand or more, got none");
+            return fail("takes one operand or more, got none");
         }
         Ok(self.operands.iter().map(|&ty| ty.clone()).collect())
     }
 
-    pub(super) fn takes(self, what: &str, region: &Graph, operands: &[&TensorType]) -> Result<()> {
+    pub(super) fn takes(self, what: &str, region: &Graph, operands: &[&TensorType]) -> Check {
         if let Some(output) = region
             .outputs()
             .iter()
             .find(|output| output.index() >= region.value_count())
         {
-            return self.fail(format!(
+            return fail(format!(
                 "{what} returns value {}, it has {}",
                 output.index(),
                 region.value_count()
@@ -177,7 +174,7 @@ impl Infer<'_> {
         let inputs = region.input_types();
         match inputs.iter().eq(operands.iter().copied()) {
             true => Ok(()),
-            false => self.fail(format!(
+            false => fail(format!(
                 "{what} takes {inputs:?}, the operands are {operands:?}{}",
                 first_difference(&inputs, operands)
             )),

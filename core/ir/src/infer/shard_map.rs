@@ -2,26 +2,27 @@
 
 use std::collections::HashSet;
 
-use halite_core::{PartitionSpec, Result, TensorType};
+use halite_core::{PartitionSpec, TensorType};
+use halite_stablehlo::rules::Check;
 
-use super::{Infer, collective::named};
+use super::{Infer, collective::named, fail};
 use crate::{Axes, Graph, Groups, Op, ShardMap};
 
 impl Infer<'_> {
-    pub(super) fn shard_map(self, map: &ShardMap) -> Result<Vec<TensorType>> {
+    pub(super) fn shard_map(self, map: &ShardMap) -> Check<Vec<TensorType>> {
         self.axes(&map.mesh)?;
         self.manual_axes(map)?;
         self.one_spec_each("operand", map.inputs.len(), self.operands.len())?;
         self.one_spec_each("result", map.outputs.len(), map.body.outputs().len())?;
         let mut locals = Vec::with_capacity(self.operands.len());
         for (i, (&ty, spec)) in self.operands.iter().zip(&map.inputs).enumerate() {
-            locals.push(self.located(&format!("operand {i}"), map.part(ty, spec))?);
+            locals.push(located(&format!("operand {i}"), map.part(ty, spec))?);
         }
         self.takes("the body", &map.body, &locals.iter().collect::<Vec<_>>())?;
         self.collectives_inside(map, &map.body)?;
         let outputs = map.body.output_types();
         let whole = |(i, (ty, spec)): (usize, (&TensorType, _))| {
-            self.located(&format!("result {i}"), map.whole(ty, spec))
+            located(&format!("result {i}"), map.whole(ty, spec))
         };
         outputs
             .iter()
@@ -31,14 +32,10 @@ impl Infer<'_> {
             .collect()
     }
 
-    fn located<T>(self, of: &str, outcome: Result<T, String>) -> Result<T> {
-        outcome.or_else(|problem| self.fail(format!("{of}: {problem}")))
-    }
-
-    fn manual_axes(self, map: &ShardMap) -> Result<()> {
+    fn manual_axes(self, map: &ShardMap) -> Check {
         let known: Vec<_> = map.mesh.iter().map(|(axis, _)| axis).collect();
         if map.manual.is_empty() {
-            return self.fail(format!(
+            return fail(format!(
                 "no axis of {} is manual; name one or more",
                 named(&map.mesh)
             ));
@@ -51,26 +48,26 @@ impl Infer<'_> {
                     map.manual,
                     named(&map.mesh)
                 );
-                return self.fail(message);
+                return fail(message);
             }
         }
         Ok(())
     }
 
-    fn one_spec_each(self, what: &str, specs: usize, values: usize) -> Result<()> {
+    fn one_spec_each(self, what: &str, specs: usize, values: usize) -> Check {
         match specs == values {
             true => Ok(()),
-            false => self.fail(format!(
+            false => fail(format!(
                 "{specs} specs for {values} {what}s; there must be one for each"
             )),
         }
     }
 
     /// Checks that collectives and shardings in the body fit the mesh.
-    fn collectives_inside(self, map: &ShardMap, body: &Graph) -> Result<()> {
+    fn collectives_inside(self, map: &ShardMap, body: &Graph) -> Check {
         for (i, node) in body.nodes().iter().enumerate() {
             let wrong = |message: String| {
-                self.fail(format!(
+                fail(format!(
                     "node {i} of the body, {}: {message}",
                     node.op.name()
                 ))
@@ -105,12 +102,16 @@ impl Infer<'_> {
     }
 }
 
+fn located<T>(of: &str, outcome: Check<T>) -> Check<T> {
+    outcome.map_err(|problem| format!("{of}: {problem}"))
+}
+
 impl ShardMap {
     /// Type of a shard of a tensor of type `ty`.
     ///
     /// # Errors
     /// The problem with the spec, or the dimension that does not divide.
-    pub fn part(&self, ty: &TensorType, spec: &PartitionSpec) -> Result<TensorType, String> {
+    pub fn part(&self, ty: &TensorType, spec: &PartitionSpec) -> Check<TensorType> {
         let mut dims = ty.dims().to_vec();
         for (dim, (size, parts)) in dims.iter_mut().zip(self.parts(ty, spec)?).enumerate() {
             if parts == 0 || !size.is_multiple_of(parts) {
@@ -128,7 +129,7 @@ impl ShardMap {
     ///
     /// # Errors
     /// The problem with the spec, or the dimension that becomes too large.
-    pub fn whole(&self, ty: &TensorType, spec: &PartitionSpec) -> Result<TensorType, String> {
+    pub fn whole(&self, ty: &TensorType, spec: &PartitionSpec) -> Check<TensorType> {
         let mut dims = ty.dims().to_vec();
         for (dim, (size, parts)) in dims.iter_mut().zip(self.parts(ty, spec)?).enumerate() {
             *size = size.checked_mul(parts).ok_or_else(|| {
@@ -141,7 +142,7 @@ impl ShardMap {
     }
 
     /// In how many parts `spec` splits each dimension of a tensor of this rank.
-    fn parts(&self, ty: &TensorType, spec: &PartitionSpec) -> Result<Vec<usize>, String> {
+    fn parts(&self, ty: &TensorType, spec: &PartitionSpec) -> Check<Vec<usize>> {
         if spec.rank() > ty.rank() {
             return Err(format!(
                 "{spec} has {} dimensions, {ty} has {}",

@@ -21,7 +21,7 @@ fn all_reduce_errors() {
         expect![[r#"
             all_reduce: device 0 appears twice in groups [[0, 0]]
             all_reduce: groups [[]] must have equally many members, one or more
-            all_reduce: f32[4, 3] has elements of type f32; takes bool and integers
+            all_reduce: takes bool and integers, not f32[4, 3]
         "#]],
     );
 }

@@ -22,9 +22,9 @@ fn binary_operand_types() {
             add: f32[3, 4] and f32[4, 3] differ; elementwise operations need equal types (broadcast first)
             add: f32[3] and bf16[3] differ; elementwise operations need equal types (convert one first)
             multiply: takes 2 operands, got 1 (f32[3])
-            and: f32[3] has elements of type f32; takes bool and integers
-            subtract: bool[3] has elements of type bool; takes integers and floats (convert first)
-            atan2: s32[] has elements of type s32; takes floats (convert first)
+            and: takes bool and integers, not f32[3]
+            subtract: takes integers and floats, not bool[3] (convert first)
+            atan2: takes floats, not s32[] (convert first)
             compare: f32[2] and f32[] differ; elementwise operations need equal types (broadcast first)
         "#]],
     );
@@ -40,9 +40,9 @@ fn unary_operand_types() {
             (Op::Unary(UnaryOp::Popcnt), "f32[2] f32[2]"),
         ],
         expect![[r#"
-            exponential: s32[2] has elements of type s32; takes floats (convert first)
-            abs: u8[2] has elements of type u8; takes signed integers and floats (convert first)
-            not: f32[2] has elements of type f32; takes bool and integers
+            exponential: takes floats, not s32[2] (convert first)
+            abs: takes signed integers and floats, not u8[2] (convert first)
+            not: takes bool and integers, not f32[2]
             popcnt: takes 1 operand, got 2 (f32[2], f32[2])
         "#]],
     );
@@ -82,10 +82,10 @@ fn conversion_bits() {
             (reduce_precision(8), "s8[]"),
         ],
         expect![[r#"
-            bitcast_convert: elements of f32[2] have 32 bits, s64 has 64; the bits of one element are kept
-            bitcast_convert: elements of bool[2] have 1 bits, u8 has 8; the bits of one element are kept
-            reduce_precision: 0 exponent bits and 7 mantissa bits; a float has 1 to 11 and 0 to 52
-            reduce_precision: s8[] has elements of type s8; takes floats (convert first)
+            bitcast_convert: elements of f32[2] have 32 bits, those of s64[2] have 64; the bits are kept: with other widths, the last dimension of the narrower type must be their ratio
+            bitcast_convert: elements of bool[2] have 1 bits, those of u8[2] have 8; the bits are kept: with other widths, the last dimension of the narrower type must be their ratio
+            reduce_precision: 0 exponent bits; a float has 1 or more
+            reduce_precision: takes floats, not s8[] (convert first)
         "#]],
     );
 }

@@ -85,8 +85,8 @@ fn gather_errors() {
             gather: 1 slice sizes [1] for f32[6, 4], which has 2 dimensions
             gather: slice size 5 in dimension 1 of f32[6, 4], which has 4
             gather: slice size 2 in dimension 0 of f32[6, 4], which is collapsed; it must be 1
-            gather: offset dimensions [] are 0, slices of f32[6, 4] keep 1 dimensions
-            gather: offset dimensions [2] must be ascending and below 2
+            gather: window dimensions [] are 0, windows of f32[6, 4] have 1 dimensions
+            gather: window dimensions [2] must be ascending and below 2
             gather: dropped dimensions [1, 0] of f32[6, 4] must be in ascending order
             gather: dimension 0 of f32[6, 4] is batched, and so is neither dropped nor indexed
             gather: batching dimensions [1] of f32[6, 4] and [] of the indices s32[3] are paired
@@ -124,8 +124,8 @@ fn scatter_errors() {
             scatter: the updates f32[3] have 1 dimensions, the indices s32[3] give 1 and windows of f32[6, 4] 1
             scatter: dimension 0 of the updates f32[2, 4] is 2, the indices s32[3] imply 3
             scatter: dimension 1 of the updates f32[3, 5] is a window of 5, dimension 1 of f32[6, 4] has 4
-            scatter: f32[6, 4] has elements of type f32; takes bool and integers
-            scatter: window dimensions [0, 1] of the updates are 2, windows of f32[6, 4] have 1 dimensions
+            scatter: takes bool and integers, not f32[6, 4]
+            scatter: window dimensions [0, 1] are 2, windows of f32[6, 4] have 1 dimensions
             scatter: window dimensions [9] must be ascending and below 2
         "#]],
     );
@@ -148,11 +148,11 @@ fn dynamic_slice_errors() {
             (Op::DynamicUpdateSlice, "f32[3] s32[2] s32[]"),
         ],
         expect![[r#"
-            dynamic_slice: takes an operand and its start indices, got none
-            dynamic_slice: size 4 in dimension 0 of f32[3], which has 3
-            dynamic_slice: 0 start indices [] for f32[3], which has 1 dimensions
-            dynamic_slice: start indices [f32[]] must be integer scalars of one type
-            dynamic_slice: start indices [s32[], s64[]] must be integer scalars of one type
+            dynamic_slice: takes one operand or more, got none
+            dynamic_slice: dimension 0 of the slice f32[4] is 4, of f32[3] only 3
+            dynamic_slice: start indices are none; f32[3] takes 1 integer scalars of one type
+            dynamic_slice: start indices are 1 (f32[]); f32[3] takes 1 integer scalars of one type
+            dynamic_slice: start indices are 2 (s32[], s64[]); f32[3, 3] takes 2 integer scalars of one type
             dynamic_update_slice: takes an operand, an update and start indices, got 1 (f32[3])
             dynamic_update_slice: dimension 0 of the update f32[4] is 4, of f32[3] only 3
             dynamic_update_slice: the update s32[2] and f32[3] must have the same element type and rank

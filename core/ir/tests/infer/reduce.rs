@@ -40,8 +40,8 @@ fn reduce_errors() {
             reduce_sum: dimension 2 of f32[2, 3], whose dimensions are 0 to 1
             reduce_sum: dimensions [1, 0] of f32[2, 3] must be in ascending order
             reduce_sum: dimension 0 of f32[2, 3] appears twice in [0, 0]
-            reduce_sum: bool[2] has elements of type bool; takes integers and floats (convert first)
-            reduce_and: f32[2] has elements of type f32; takes bool and integers
+            reduce_sum: takes integers and floats, not bool[2] (convert first)
+            reduce_and: takes bool and integers, not f32[2]
             argmax: dimension 0 of f32[0, 2] has 0 elements; it must have 1 to 2147483647
             argmin: dimension 1 of f32[2], whose only dimension is 0
             argmax: dimension 0 of u8[2147483648] has 2147483648 elements; it must have 1 to 2147483647
@@ -86,8 +86,8 @@ fn window_errors() {
             reduce_window: window strides [0, 1]: number 0 is 0, it must be 1 or more
             reduce_window: 1 paddings [(0, 0)] for f32[4, 4], which has 2 dimensions
             reduce_window: padding (0, -1) of dimension 1 of f32[4, 4] is negative; slice first
-            reduce_window: f32[9223372036854775809, 2] is larger than any address space
-            reduce_window: window dilations 18446744073709551615 is larger than 9223372036854775807
+            reduce_window: windows along dimension 0 of f32[4, 4]: the padding is 9223372036854775807; its magnitude must not exceed 2^60
+            reduce_window: window dilations [18446744073709551615, 1]: number 0 is 18446744073709551615, it must be at most 9223372036854775807
             select_and_scatter: the source is f32[2, 3], the windows of f32[4, 4] are f32[2, 2]
             select_and_scatter: the window has dilations; they are all to be 1
         "#]],

@@ -2,12 +2,14 @@
 
 use std::collections::HashSet;
 
-use crate::{CollectiveAttributes, ElementType, Module, RankedType, Type};
+use crate::{
+    CollectiveAttributes, ElementType, Module, RankedType, Type,
+    rules::{Check, check_dim, ensure},
+};
 
 use super::{
-    list::check_dim,
     reduce::check_reducer,
-    typed::{Check, Typed, ensure, scalar, tensor},
+    typed::{Typed, scalar, tensor},
 };
 
 /// How a channel changes the meaning of ids in groups.
@@ -120,7 +122,7 @@ pub(super) fn all_gather(
     let ids = ids(op.module, Family::Reduction, collective)?;
     let size = check_groups(&ids, collective, Groups::SameSize)?;
     let gathered = |ty: &RankedType| {
-        check_dim("all_gather_dim", dim, ty.rank())?;
+        check_dim("gathered dimension", dim, ty)?;
         let mut dims = ty.dims.clone();
         dims[dim] = dims[dim]
             .checked_mul(size)
@@ -135,10 +137,10 @@ pub(super) fn reduce_scatter(
     dim: usize,
     collective: &CollectiveAttributes,
 ) -> Check<Vec<Type>> {
-    let [x] = op.tensors()?;
+    let [x] = op.take()?;
     let ids = ids(op.module, Family::Reduction, collective)?;
     let size = check_groups(&ids, collective, Groups::SameSize)?;
-    check_dim("scatter_dimension", dim, x.rank())?;
+    check_dim("split dimension", dim, x)?;
     check_multiple(x, dim, size)?;
     op.check_region_count(1)?;
     check_reducer(op, 0, &[x])?;
@@ -170,8 +172,8 @@ pub(super) fn all_to_all(
         "`split_count` is {parts}; it must be the size of a group, {size}"
     );
     let exchanged = |x: &RankedType| {
-        check_dim("split_dimension", split, x.rank())?;
-        check_dim("concat_dimension", concat, x.rank())?;
+        check_dim("split dimension", split, x)?;
+        check_dim("concatenated dimension", concat, x)?;
         check_multiple(x, split, parts)?;
         let mut dims = x.dims.clone();
         dims[split] /= parts;
@@ -197,7 +199,7 @@ pub(super) fn collective_permute(
     pairs: &[(usize, usize)],
     channel: Option<i64>,
 ) -> Check<Vec<Type>> {
-    let [x] = op.tensors()?;
+    let [x] = op.take()?;
     let count = match channel {
         Some(_) => op.module.partitions(),
         None => op.module.replicas(),
@@ -219,6 +221,6 @@ pub(super) fn collective_permute(
 
 /// `partition_id` and `replica_id`.
 pub(super) fn process_id(op: &Typed<'_>) -> Check<Vec<Type>> {
-    let [] = op.tensors()?;
+    let [] = op.take()?;
     Ok(vec![scalar(ElementType::U32)])
 }

@@ -1,8 +1,11 @@
 //! Control flow, calls, tuples and tokens.
 
-use crate::{ElementType, Type, ValueId};
+use crate::{
+    ElementType, Type, ValueId,
+    rules::{Check, ensure},
+};
 
-use super::typed::{Check, Typed, check_types, ensure, scalar};
+use super::typed::{Typed, check_types, scalar};
 
 /// The types, owned.
 fn owned(types: Vec<&Type>) -> Vec<Type> {

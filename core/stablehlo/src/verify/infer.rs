@@ -1,10 +1,14 @@
 //! Types of results, by operation.
 
-use crate::{OpKind, Type, ops::ops};
+use crate::{
+    ElementType, OpKind, RankedType, Type,
+    ops::ops,
+    rules::{self, Check, check_dim, ensure},
+};
 
 use super::{
-    collective, contraction, control, elementwise, gather, linalg, reduce, shape, sharding,
-    typed::{Check, Typed},
+    collective, control, linalg, reduce, sharding,
+    typed::{Typed, tensor},
 };
 
 /// Whether a row has `[regions]`.
@@ -35,8 +39,8 @@ macro_rules! rules {
                 $op.check_region_count(0)?;
             }
             match $op.kind() {
-                OpKind::Unary(unary) => elementwise::unary($op, *unary),
-                OpKind::Binary(binary) => elementwise::binary($op, *binary),
+                OpKind::Unary(unary) => one(rules::unary(&$op.tensors()?, *unary)),
+                OpKind::Binary(binary) => one(rules::binary(&$op.tensors()?, *binary)),
                 $(OpKind::$variant $(($value))? $({ $($field),* })? => $rule,)*
             }
         }
@@ -52,3 +56,18 @@ macro_rules! rules {
 }
 
 ops!(rules);
+
+/// One result, a tensor.
+fn one(result: Check<RankedType>) -> Check<Vec<Type>> {
+    Ok(vec![Type::Tensor(result?)])
+}
+
+fn get_dimension_size(op: &Typed<'_>, dim: usize) -> Check<Vec<Type>> {
+    let [x] = op.take()?;
+    check_dim("dimension", dim, x)?;
+    ensure!(
+        i32::try_from(x.dims[dim]).is_ok(),
+        "dimension {dim} of {x} does not fit the result, an i32"
+    );
+    Ok(vec![tensor(ElementType::S32, [])])
+}

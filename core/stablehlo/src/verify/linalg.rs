@@ -3,16 +3,13 @@
 use crate::{
     ElementType, FftKind, RankedType, RngAlgorithm, RngDistribution, Type,
     ops::classes::{BITS, FLOAT, INEXACT, INTEGER},
+    rules::{Check, check_class, check_dim, complex_of, ensure},
 };
 
-use super::{
-    elementwise::complex_of,
-    list::check_dim,
-    typed::{Check, Typed, check_class, check_same, check_scalar, ensure, tensor},
-};
+use super::typed::{Typed, check_same, check_scalar, tensor};
 
 pub(super) fn fft(op: &Typed<'_>, kind: FftKind, lengths: &[usize]) -> Check<Vec<Type>> {
-    let [x] = op.tensors()?;
+    let [x] = op.take()?;
     ensure!(
         (1..=3).contains(&lengths.len()) && lengths.len() <= x.rank(),
         "`fft_length` has {} items; it must have 1 to 3, and no more than {x} has dimensions",
@@ -46,8 +43,8 @@ pub(super) fn fft(op: &Typed<'_>, kind: FftKind, lengths: &[usize]) -> Check<Vec
 }
 
 pub(super) fn cholesky(op: &Typed<'_>) -> Check<Vec<Type>> {
-    let [a] = op.tensors()?;
-    check_class(a.element, INEXACT)?;
+    let [a] = op.take()?;
+    check_class(a, INEXACT)?;
     check_square(a)?;
     Ok(vec![Type::Tensor(a.clone())])
 }
@@ -61,8 +58,8 @@ fn check_square(a: &RankedType) -> Check {
 }
 
 pub(super) fn triangular_solve(op: &Typed<'_>, left_side: bool) -> Check<Vec<Type>> {
-    let [a, b] = op.tensors()?;
-    check_class(a.element, INEXACT)?;
+    let [a, b] = op.take()?;
+    check_class(a, INEXACT)?;
     check_square(a)?;
     ensure!(
         a.element == b.element && a.rank() == b.rank(),
@@ -85,10 +82,10 @@ fn batch_norm<'a, const N: usize>(
     feature: usize,
     vectors: usize,
 ) -> Check<&'a RankedType> {
-    let operands: [_; N] = op.tensors()?;
+    let operands: [_; N] = op.take()?;
     let x = operands[0];
-    check_class(x.element, FLOAT)?;
-    check_dim("feature_index", feature, x.rank())?;
+    check_class(x, FLOAT)?;
+    check_dim("feature dimension", feature, x)?;
     let vector = RankedType::new(x.element, [x.dims[feature]]);
     for (index, ty) in operands.iter().enumerate().skip(1) {
         let needed = if index <= vectors { &vector } else { x };
@@ -121,7 +118,7 @@ fn with_two_vectors(x: &RankedType, feature: usize) -> Vec<Type> {
 }
 
 pub(super) fn rng(op: &Typed<'_>, distribution: RngDistribution) -> Check<Vec<Type>> {
-    let [a, b, shape] = op.tensors()?;
+    let [a, b, shape] = op.take()?;
     let [y] = op.declared()?;
     check_same(&[a, b])?;
     check_scalar("the first operand", a)?;
@@ -129,8 +126,8 @@ pub(super) fn rng(op: &Typed<'_>, distribution: RngDistribution) -> Check<Vec<Ty
         RngDistribution::Normal => FLOAT,
         RngDistribution::Uniform => &[BITS, FLOAT].concat(),
     };
-    check_class(a.element, classes)?;
-    check_class(shape.element, INTEGER)?;
+    check_class(a, classes)?;
+    check_class(shape, INTEGER)?;
     ensure!(
         shape.dims == [y.rank()],
         "the shape is {shape}; it must have an element for each dimension of the result, {y}"
@@ -139,7 +136,7 @@ pub(super) fn rng(op: &Typed<'_>, distribution: RngDistribution) -> Check<Vec<Ty
 }
 
 pub(super) fn rng_bit_generator(op: &Typed<'_>, algorithm: RngAlgorithm) -> Check<Vec<Type>> {
-    let [state] = op.tensors()?;
+    let [state] = op.take()?;
     let [_, bits] = op.declared()?;
     let sizes = match algorithm {
         RngAlgorithm::ThreeFry => &[2][..],
@@ -150,7 +147,7 @@ pub(super) fn rng_bit_generator(op: &Typed<'_>, algorithm: RngAlgorithm) -> Chec
         "the state is {state}; it must be a vector of ui64 with {} elements",
         if sizes.len() == 1 { "2" } else { "2 or 3" }
     );
-    check_class(bits.element, &[INTEGER, FLOAT].concat())?;
+    check_class(bits, &[INTEGER, FLOAT].concat())?;
     Ok(vec![
         Type::Tensor(state.clone()),
         Type::Tensor(bits.clone()),

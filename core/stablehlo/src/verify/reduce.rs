@@ -1,12 +1,11 @@
 //! Operations whose regions take scalars: reductions, sort and map.
 
-use crate::{ElementType, RankedType, Type, WindowAttributes};
-
-use super::{
-    list::{check_count, check_dim, list, without},
-    typed::{Check, Typed, check_scalar, ensure, scalar, tensor},
-    window::Window,
+use crate::{
+    ElementType, RankedType, ScatterAttributes, Type, WindowAttributes,
+    rules::{self, Check, ensure},
 };
+
+use super::typed::{Typed, check_scalar, scalar, tensor};
 
 /// Operands of a reduction: inputs of one size, and as many initial values.
 fn inputs<'a>(op: &Typed<'a>) -> Check<Vec<&'a RankedType>> {
@@ -60,40 +59,25 @@ fn results(inputs: &[&RankedType], dims: &[usize]) -> Vec<Type> {
 
 pub(super) fn reduce(op: &Typed<'_>, dims: &[usize]) -> Check<Vec<Type>> {
     let inputs = inputs(op)?;
-    list("dimensions", dims).check_dims(inputs[0].rank())?;
+    let result = rules::reduce(inputs[0], dims)?;
     op.check_region_count(1)?;
     check_reducer(op, 0, &inputs)?;
-    Ok(results(&inputs, &without(&inputs[0].dims, dims)))
+    Ok(results(&inputs, &result.dims))
 }
 
 pub(super) fn reduce_window(op: &Typed<'_>, windows: &WindowAttributes) -> Check<Vec<Type>> {
     let inputs = inputs(op)?;
-    let dims = positions(&inputs[0].dims, windows)?;
+    let result = rules::windows(inputs[0], windows)?;
     op.check_region_count(1)?;
     check_reducer(op, 0, &inputs)?;
-    Ok(results(&inputs, &dims))
+    Ok(results(&inputs, &result.dims))
 }
 
-pub(super) fn select_and_scatter(op: &Typed<'_>, windows: &WindowAttributes) -> Check<Vec<Type>> {
-    let [x, source, initial] = op.tensors()?;
+pub(super) fn select_and_scatter(op: &Typed<'_>, window: &WindowAttributes) -> Check<Vec<Type>> {
+    let [x, source, initial] = op.take()?;
     check_scalar("the initial value", initial)?;
     check_same_element("the initial value", initial, x)?;
-    check_same_element("the source", source, x)?;
-    for (name, dilations) in [
-        ("base_dilations", &windows.base_dilations),
-        ("window_dilations", &windows.window_dilations),
-    ] {
-        ensure!(
-            dilations.iter().all(|&dilation| dilation == 1),
-            "{}; the operation has no dilations",
-            list(name, dilations)
-        );
-    }
-    let dims = positions(&x.dims, windows)?;
-    ensure!(
-        source.dims == dims,
-        "the source is {source}; its dimensions must be the positions of the window, {dims:?}"
-    );
+    let result = rules::select_and_scatter(&[x, source], window)?;
     op.check_region_count(2)?;
     op.check_region(
         0,
@@ -101,44 +85,25 @@ pub(super) fn select_and_scatter(op: &Typed<'_>, windows: &WindowAttributes) -> 
         &[scalar(ElementType::Bool)],
     )?;
     check_reducer(op, 1, &[x])?;
-    Ok(vec![Type::Tensor(x.clone())])
+    Ok(vec![Type::Tensor(result)])
 }
 
-/// Number of positions of the window in each dimension.
-fn positions(dims: &[usize], windows: &WindowAttributes) -> Check<Vec<usize>> {
-    for (name, items) in [
-        ("window_dimensions", &windows.sizes),
-        ("window_strides", &windows.strides),
-        ("base_dilations", &windows.base_dilations),
-        ("window_dilations", &windows.window_dilations),
-    ] {
-        list(name, items).check_count(dims.len())?;
-        list(name, items).check_positive()?;
-    }
-    check_count("padding", windows.padding.len(), dims.len())?;
-    let position = |(dim, &size): (usize, &usize)| {
-        Window {
-            size,
-            base_dilation: windows.base_dilations[dim],
-            padding: windows.padding[dim],
-            window: windows.sizes[dim],
-            window_dilation: windows.window_dilations[dim],
-            stride: windows.strides[dim],
-        }
-        .positions()
-    };
-    dims.iter().enumerate().map(position).collect()
+pub(super) fn scatter(op: &Typed<'_>, attributes: &ScatterAttributes) -> Check<Vec<Type>> {
+    let operands = op.tensors()?;
+    let inputs = rules::scatter(&operands, attributes)?;
+    op.check_region_count(1)?;
+    check_reducer(op, 0, &inputs)?;
+    Ok(inputs.into_iter().cloned().map(Type::Tensor).collect())
 }
 
 pub(super) fn sort(op: &Typed<'_>, dim: usize) -> Check<Vec<Type>> {
-    let operands = op.some_tensors()?;
-    check_same_dims(&operands)?;
-    check_dim("dimension", dim, operands[0].rank())?;
+    let operands = op.tensors()?;
+    let results = rules::sort(&operands, dim)?;
     op.check_region_count(1)?;
     let pair = |ty: &&RankedType| [scalar(ty.element), scalar(ty.element)];
     let takes: Vec<Type> = operands.iter().flat_map(pair).collect();
     op.check_region(0, &takes, &[scalar(ElementType::Bool)])?;
-    Ok(results(&operands, &operands[0].dims))
+    Ok(results.into_iter().map(Type::Tensor).collect())
 }
 
 pub(super) fn map(op: &Typed<'_>, dims: &[usize]) -> Check<Vec<Type>> {
@@ -147,8 +112,7 @@ pub(super) fn map(op: &Typed<'_>, dims: &[usize]) -> Check<Vec<Type>> {
     let rank = operands[0].rank();
     ensure!(
         dims.iter().copied().eq(0..rank),
-        "{}; it must have all {rank} dimensions in their order",
-        list("dimensions", dims)
+        "`dimensions` is {dims:?}; it must have all {rank} dimensions in their order"
     );
     let [y] = op.declared()?;
     op.check_region_count(1)?;

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use crate::{
     Attribute, Attributes, ManualAttributes, Module, RankedType, ShardyAxis, ShardyDim, ShardyMesh,
     ShardySharding, Type,
+    rules::{Check, ensure},
 };
 
-use super::typed::{Check, Typed, ensure};
+use super::typed::Typed;
 
 /// Checks the meshes of a module.
 pub(super) fn check_meshes(module: &Module) -> Check {

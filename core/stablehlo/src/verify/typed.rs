@@ -5,23 +5,11 @@ use std::collections::HashMap;
 use crate::{
     Dense, ElementClass, ElementType, Function, Module, OpKind, Operation, RankedType, Type,
     ValueId,
+    rules::{self, Check, ensure},
 };
 
 /// The functions of a module by name.
 pub(super) type Functions<'a> = HashMap<&'a str, &'a Function>;
-
-/// Result of a check: the error is a message without the operation and its place.
-pub(super) type Check<T = ()> = Result<T, String>;
-
-/// Returns an error with the message unless the condition holds.
-macro_rules! ensure {
-    ($condition:expr, $($message:tt)+) => {
-        if !$condition {
-            return Err(format!($($message)+));
-        }
-    };
-}
-pub(super) use ensure;
 
 /// An operation with the types of its operands, results and regions, all of which exist.
 pub(super) struct Typed<'a> {
@@ -72,22 +60,20 @@ impl<'a> Typed<'a> {
         self.types(&self.op.results)
     }
 
-    /// The operands, which must be tensors, and exactly `N`.
-    pub(super) fn tensors<const N: usize>(&self) -> Check<[&'a RankedType; N]> {
-        let tensors = self.all_tensors()?;
-        let count = tensors.len();
-        (tensors.try_into()).map_err(|_| format!("operand count is {count}; it must be {N}"))
+    /// The operands, which must be tensors.
+    pub(super) fn tensors(&self) -> Check<Vec<&'a RankedType>> {
+        as_tensors("operand", &self.operands())
     }
 
-    /// The operands, which must be tensors.
-    pub(super) fn all_tensors(&self) -> Check<Vec<&'a RankedType>> {
-        as_tensors("operand", &self.operands())
+    /// The operands, which must be tensors, and exactly `N`.
+    pub(super) fn take<const N: usize>(&self) -> Check<[&'a RankedType; N]> {
+        rules::take(&self.tensors()?)
     }
 
     /// The operands, which must be tensors, and at least one.
     pub(super) fn some_tensors(&self) -> Check<Vec<&'a RankedType>> {
-        let tensors = self.all_tensors()?;
-        ensure!(!tensors.is_empty(), "it must have an operand");
+        let tensors = self.tensors()?;
+        ensure!(!tensors.is_empty(), "takes one operand or more, got none");
         Ok(tensors)
     }
 
@@ -97,6 +83,12 @@ impl<'a> Typed<'a> {
         let tensors = as_tensors("result", &self.results())?;
         let count = tensors.len();
         (tensors.try_into()).map_err(|_| format!("result count is {count}; it must be {N}"))
+    }
+
+    /// The one result as declared, which must be a tensor.
+    pub(super) fn declared_one(&self) -> Check<&'a RankedType> {
+        let [result] = self.declared()?;
+        Ok(result)
     }
 
     pub(super) fn check_region_count(&self, count: usize) -> Check {
@@ -169,26 +161,6 @@ pub(super) fn check_same(types: &[&RankedType]) -> Check {
             types[0]
         );
     }
-    Ok(())
-}
-
-/// Checks that an element type is of one of these classes.
-pub(super) fn check_class(element: ElementType, classes: &[ElementClass]) -> Check {
-    let names = || {
-        let name = |class: &ElementClass| match class {
-            ElementClass::Bool => "boolean",
-            ElementClass::Signed => "signed integer",
-            ElementClass::Unsigned => "unsigned integer",
-            ElementClass::Float => "float",
-            ElementClass::Complex => "complex",
-        };
-        classes.iter().map(name).collect::<Vec<_>>().join(", ")
-    };
-    ensure!(
-        classes.contains(&element.class()),
-        "the element type is {element}; its class must be one of: {}",
-        names()
-    );
     Ok(())
 }
 

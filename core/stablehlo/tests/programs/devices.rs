@@ -122,7 +122,7 @@ fn collectives_must_fit() {
     );
     refused(
         attribute!(valid::all_gather(), OpKind::AllGather { dim, .. } => *dim = 2),
-        expect!["`all_gather_dim` is 2; it must be below the rank, 2"],
+        expect!["gathered dimension 2 of tensor<2x3xf32>, whose dimensions are 0 to 1"],
     );
     refused(
         valid::all_to_all().operand(0, "2x5xf32"),

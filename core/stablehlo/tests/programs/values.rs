@@ -12,7 +12,8 @@ use crate::programs::{
 fn errors_name_operation_position_line() {
     let program = valid::add().operand(1, "2x4xf32");
     let error = program.verify().unwrap_err().to_string();
-    let expected = "program: stablehlo.add at line 1, column 5 (model.py:7): operands are";
+    let expected =
+        "program: stablehlo.add at line 1, column 5 (model.py:7): tensor<2x3xf32> and tensor";
     assert!(error.starts_with(expected), "{error}");
 }
 
@@ -25,8 +26,8 @@ fn unknown_positions_are_left_out() {
     refused(
         program,
         expect![[r#"
-        stablehlo.add: operands are tensor<2x3xf32> and tensor<2x4xf32>; they must have
-        one type"#]],
+            stablehlo.add: tensor<2x3xf32> and tensor<2x4xf32> differ; elementwise
+            operations need equal types (broadcast first)"#]],
     );
 }
 

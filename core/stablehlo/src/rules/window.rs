@@ -1,6 +1,85 @@
-//! Arithmetic of windows and padding, in which no number overflows.
+//! Reductions, sorting and windows. No number of their arithmetic overflows.
 
-use super::typed::{Check, ensure};
+use super::{
+    Check, TensorLike, ensure, first,
+    list::{check_dim, check_dims, check_each, check_items, without},
+    take,
+};
+use crate::WindowAttributes;
+
+/// A reduction along these dimensions, which the result does not have.
+///
+/// # Errors
+/// If they are not different dimensions of `x`.
+pub fn reduce<T: TensorLike>(x: &T, dims: &[usize]) -> Check<T> {
+    check_dims("dimension", dims, x)?;
+    Ok(x.with_dims(without(x.dims(), dims)))
+}
+
+/// Operands of the same dimensions, which are sorted together along one of them.
+///
+/// # Errors
+/// If the dimensions differ, or do not have this one.
+pub fn sort<T: TensorLike>(operands: &[&T], dim: usize) -> Check<Vec<T>> {
+    let whole = first(operands)?;
+    check_dim("dimension", dim, whole)?;
+    if let Some(other) = operands.iter().find(|other| other.dims() != whole.dims()) {
+        return Err(format!(
+            "{whole} and {other} are sorted together, and must have the same dimensions"
+        ));
+    }
+    Ok(operands.iter().map(|&ty| ty.clone()).collect())
+}
+
+/// An element for each position of a window on `x`.
+///
+/// # Errors
+/// If a list has not an item for each dimension, or an item is out of range.
+pub fn windows<T: TensorLike>(x: &T, windows: &WindowAttributes) -> Check<T> {
+    for (what, items) in [
+        ("window sizes", &windows.sizes),
+        ("window strides", &windows.strides),
+        ("base dilations", &windows.base_dilations),
+        ("window dilations", &windows.window_dilations),
+    ] {
+        check_each(what, items, x)?;
+        check_items(what, items, 1)?;
+    }
+    check_each("paddings", &windows.padding, x)?;
+    let position = |(dim, &size): (usize, &usize)| {
+        let window = Window {
+            size,
+            base_dilation: windows.base_dilations[dim],
+            padding: windows.padding[dim],
+            window: windows.sizes[dim],
+            window_dilation: windows.window_dilations[dim],
+            stride: windows.strides[dim],
+        };
+        let positions = window.positions();
+        positions.map_err(|why| format!("windows along dimension {dim} of {x}: {why}"))
+    };
+    let dims: Check<Vec<usize>> = x.dims().iter().enumerate().map(position).collect();
+    Ok(x.with_dims(dims?))
+}
+
+/// The first operand's type: each element of the second is added to the one that its window selects.
+///
+/// # Errors
+/// If the second has not an element for each position of the window, or the window has dilations.
+pub fn select_and_scatter<T: TensorLike>(operands: &[&T], window: &WindowAttributes) -> Check<T> {
+    let [x, source] = take(operands)?;
+    let expected = windows(x, window)?;
+    let mut dilations = window.base_dilations.iter().chain(&window.window_dilations);
+    ensure!(
+        dilations.all(|&dilation| dilation == 1),
+        "the window has dilations; they are all to be 1"
+    );
+    ensure!(
+        *source == expected,
+        "the source is {source}, the windows of {x} are {expected}"
+    );
+    Ok(x.clone())
+}
 
 /// Bound of all sizes, so that executors may add a few of them in 64 bits.
 const MAX_SIZE: i128 = 1 << 60;
