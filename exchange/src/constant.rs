@@ -1,7 +1,9 @@
 //! Inputs of programs as constants.
 
 use halite_core::{Error, HostArray, Result};
-use halite_stablehlo::{Attributes, Dense, Module, OpKind, Operation, Position, RankedType};
+use halite_stablehlo::{
+    Attributes, Dense, Module, OpKind, Operation, Position, RankedType, ValueIds,
+};
 
 /// The constant of these elements.
 pub(crate) fn dense(array: &HostArray) -> Dense {
@@ -45,8 +47,8 @@ pub(crate) fn fix_input(module: &mut Module, index: usize, value: Dense) -> Resu
     }
     let constant = Operation {
         kind: OpKind::Constant(value),
-        operands: Vec::new(),
-        results: vec![argument],
+        operands: ValueIds::new(),
+        results: ValueIds::from_slice(&[argument]),
         regions: Vec::new(),
         attributes: Attributes::default(),
         position: Position::Unknown,

@@ -6,7 +6,7 @@ use std::{collections::HashSet, fmt::Write};
 use halite_core::Result;
 use halite_stablehlo::{
     BinaryOp, ElementClass, ElementType, Function, Module, OpKind, Operation, RankedType, Region,
-    Type, ValueId,
+    Type, ValueId, ValueIds,
 };
 
 /// Hides arc tangents: `atan2(x, 1)` becomes `atan(x)`, whose vectorized call returns the lanes of
@@ -46,8 +46,8 @@ fn rewrite(region: &mut Region, types: &mut Vec<Type>, constants: &mut HashSet<V
                 types.push(types[operation.operands[1].0 as usize].clone());
                 operations.push(Operation {
                     kind: OpKind::OptimizationBarrier,
-                    operands: vec![operation.operands[1]],
-                    results: vec![hidden],
+                    operands: ValueIds::from_slice(&operation.operands[1..2]),
+                    results: ValueIds::from_slice(&[hidden]),
                     regions: Vec::new(),
                     ..operation.clone()
                 });

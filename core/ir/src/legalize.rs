@@ -17,7 +17,7 @@ use std::{collections::HashMap, panic::Location, sync::Arc};
 use halite_core::{DType, Error, MeshShape, Result};
 use halite_stablehlo::{
     Attributes, BinaryOp, ComparisonDirection, ComparisonOrder, ElementClass, ElementType, Module,
-    OpKind, Operation, Position, RankedType, Region, SourceLine, Type, ValueId,
+    OpKind, Operation, Position, RankedType, Region, SourceLine, Type, ValueId, ValueIds,
 };
 
 use crate::{Graph, Interface, Node, interface::check};
@@ -48,6 +48,7 @@ pub fn legalize(graph: &Graph, interface: &Interface) -> Result<Module> {
         regions: Vec::new(),
         line: None,
         lines: HashMap::new(),
+        last_line: None,
         manual: None,
         channels: 0,
     };
@@ -65,6 +66,8 @@ struct Builder<'a> {
     line: Option<Arc<SourceLine>>,
     /// Source lines by address: one call site has one `Location`.
     lines: HashMap<*const Location<'static>, Arc<SourceLine>>,
+    /// The call site that was looked up last.
+    last_line: Option<(&'static Location<'static>, Arc<SourceLine>)>,
     /// Inside a `shard_map` over several devices: whether all axes of the mesh are manual.
     manual: Option<bool>,
     /// Number of collectives between partitions so far.
@@ -84,20 +87,22 @@ impl Cx<'_> {
         self.graph.ty(self.node.results[i]).into()
     }
 
-    fn results(self) -> Vec<RankedType> {
-        (0..self.node.results.len())
-            .map(|i| self.result(i))
-            .collect()
+    fn results(self) -> impl Iterator<Item = RankedType> {
+        (0..self.node.results.len()).map(move |i| self.result(i))
     }
 }
 
 impl<'a> Builder<'a> {
     /// Lowers the nodes of `graph` on these inputs. Returns its outputs.
-    fn nodes(&mut self, graph: &Graph, inputs: &[ValueId]) -> Result<Vec<ValueId>> {
+    fn nodes(&mut self, graph: &Graph, inputs: &[ValueId]) -> Result<ValueIds> {
         let outer = self.line.take();
         let mut values = vec![ValueId(u32::MAX); graph.value_count()];
         for (input, &value) in graph.inputs().iter().zip(inputs) {
             values[input.index()] = value;
+        }
+        self.types.reserve(graph.value_count());
+        if let Some(region) = self.regions.last_mut() {
+            region.operations.reserve(graph.nodes().len());
         }
         let mut operands = Vec::new();
         for node in graph.nodes() {
@@ -121,6 +126,12 @@ impl<'a> Builder<'a> {
 
     fn line_of(&mut self, origin: Option<&'static Location<'static>>) -> Option<Arc<SourceLine>> {
         let origin = origin.filter(|_| self.interface.locations)?;
+        // Consecutive nodes often are of one line.
+        if let Some((last, line)) = &self.last_line
+            && std::ptr::eq(*last, origin)
+        {
+            return Some(line.clone());
+        }
         let line = self.lines.entry(origin).or_insert_with(|| {
             Arc::new(SourceLine {
                 file: origin.file().to_owned(),
@@ -128,6 +139,7 @@ impl<'a> Builder<'a> {
                 column: origin.column(),
             })
         });
+        self.last_line = Some((origin, line.clone()));
         Some(line.clone())
     }
 
@@ -135,26 +147,20 @@ impl<'a> Builder<'a> {
     fn add(
         &mut self,
         kind: OpKind,
-        operands: Vec<ValueId>,
-        types: Vec<RankedType>,
+        operands: &[ValueId],
+        types: impl IntoIterator<Item = RankedType>,
         regions: Vec<Region>,
-    ) -> Vec<ValueId> {
-        let results: Vec<ValueId> = types.into_iter().map(|ty| self.value(ty)).collect();
-        self.push(Operation {
-            kind,
-            operands,
-            results: results.clone(),
-            regions,
-            attributes: Attributes::default(),
-            position: Position::Unknown,
-            location: self.line.clone(),
-        });
+    ) -> ValueIds {
+        let results: ValueIds = types.into_iter().map(|ty| self.value(ty)).collect();
+        self.push(kind, operands, results.clone(), regions);
         results
     }
 
     /// Adds an operation with one result and without regions, at the source line of the node.
     fn one(&mut self, kind: OpKind, operands: &[ValueId], ty: RankedType) -> ValueId {
-        self.add(kind, operands.to_vec(), vec![ty], Vec::new())[0]
+        let result = self.value(ty);
+        self.push(kind, operands, single(result), Vec::new());
+        result
     }
 
     /// Adds an operation as [`one`](Self::one) without a source line.
@@ -165,10 +171,24 @@ impl<'a> Builder<'a> {
         result
     }
 
-    fn push(&mut self, operation: Operation) {
+    fn push(
+        &mut self,
+        kind: OpKind,
+        operands: &[ValueId],
+        results: ValueIds,
+        regions: Vec<Region>,
+    ) {
         let region = self.regions.last_mut();
         let region = region.expect("operations are added to an open region");
-        region.operations.push(operation);
+        region.operations.push(Operation {
+            kind,
+            operands: ValueIds::from_slice(operands),
+            results,
+            regions,
+            attributes: Attributes::default(),
+            position: Position::Unknown,
+            location: self.line.clone(),
+        });
     }
 
     fn value(&mut self, ty: RankedType) -> ValueId {
@@ -203,9 +223,9 @@ impl<'a> Builder<'a> {
     }
 
     /// Completes the region that was begun last.
-    fn close(&mut self, results: Vec<ValueId>) -> Region {
+    fn close(&mut self, results: &[ValueId]) -> Region {
         let mut region = self.regions.pop().expect("each region is completed once");
-        region.results = results;
+        region.results = results.to_vec();
         region
     }
 
@@ -256,6 +276,10 @@ fn order(element: ElementType) -> ComparisonOrder {
         ElementClass::Bool | ElementClass::Unsigned => ComparisonOrder::Unsigned,
         ElementClass::Float | ElementClass::Complex => ComparisonOrder::Float,
     }
+}
+
+fn single(value: ValueId) -> ValueIds {
+    ValueIds::from_slice(&[value])
 }
 
 fn scalar(element: ElementType) -> RankedType {

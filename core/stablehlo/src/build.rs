@@ -108,19 +108,19 @@ fn dot(take: &mut Take<'_>) -> Result<OpKind> {
     let Some(last) = take.rank()?.checked_sub(1) else {
         return Err(take.error("the first operand is a scalar; expected a vector or matrix"));
     };
-    Ok(OpKind::DotGeneral(DotAttributes {
+    Ok(OpKind::DotGeneral(Box::new(DotAttributes {
         lhs_contracting: vec![last],
         rhs_contracting: vec![0],
         precision: precision(PRECISION).take(take)?,
         ..DotAttributes::default()
-    }))
+    })))
 }
 
 /// The call that stands for an operation of the dialect `check`, by which tests state results.
 fn check(name: &str) -> OpKind {
     let mut call = CustomCallAttributes::new(name);
     call.side_effect = true;
-    OpKind::CustomCall(call)
+    OpKind::CustomCall(Box::new(call))
 }
 
 /// Applies the rules of attributes that are no fields, or several.

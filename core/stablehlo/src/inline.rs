@@ -125,8 +125,8 @@ impl Inliner<'_> {
             let regions = regions.collect::<Result<_>>()?;
             into.push(Operation {
                 kind: operation.kind.clone(),
-                operands,
-                results: self.define(function, &operation.results, values),
+                operands: operands.into(),
+                results: self.define(function, &operation.results, values).into(),
                 regions,
                 attributes: operation.attributes.clone(),
                 position: operation.position,

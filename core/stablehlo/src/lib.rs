@@ -31,7 +31,7 @@ mod vhlo;
 pub use attribute::{Attribute, Attributes, Dense};
 pub use code::ProgramModule;
 pub use interface::{Interface, InterfaceTensor};
-pub use module::{Function, Module, Operation, Position, Region, SourceLine, ValueId};
+pub use module::{Function, Module, Operation, Position, Region, SourceLine, ValueId, ValueIds};
 pub use ops::{
     BinaryOp, CollectiveAttributes, ComparisonDirection, ComparisonOrder, ConvolutionAttributes,
     ConvolutionDims, CustomCallAttributes, DotAttributes, FftKind, GatherAttributes,

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use halite_core::{Error, Result};
+use smallvec::SmallVec;
 
 use crate::{Attribute, Attributes, BinaryOp, ElementType, OpKind, ShardyMesh, Type};
 
@@ -81,6 +82,9 @@ impl Module {
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ValueId(pub u32);
 
+/// A few values, of which up to four need no allocation: most operations have fewer.
+pub type ValueIds = SmallVec<[ValueId; 4]>;
+
 /// A function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
@@ -150,9 +154,9 @@ pub struct Operation {
     /// The operation, with the attributes that define it.
     pub kind: OpKind,
     /// Its operands.
-    pub operands: Vec<ValueId>,
+    pub operands: ValueIds,
     /// Its results.
-    pub results: Vec<ValueId>,
+    pub results: ValueIds,
     /// Its regions, in the order of the specification: `condition` and `body` of a loop.
     pub regions: Vec<Region>,
     /// Other attributes: `mhlo.sharding`, `sdy.sharding`, `mhlo.frontend_attributes`, ..
@@ -171,7 +175,8 @@ impl Operation {
         let [operation] = &region.operations[..] else {
             return None;
         };
-        let applies = operation.operands == region.arguments && operation.results == region.results;
+        let applies =
+            operation.operands[..] == region.arguments && operation.results[..] == region.results;
         match operation.kind {
             OpKind::Binary(op) if applies => Some(op),
             _ => None,

@@ -59,7 +59,7 @@ pub use self::{
 use self::{
     attributes::{Dilated, Exchange, Undilated, direction, last_dim, order},
     classes::{ANY, BITS, FLOAT, INEXACT, INTEGER, NUMBER, SIGNED},
-    fields::structure,
+    fields::{Boxed, structure},
     kinds::{
         bits, case, channel, constant, devices, dictionary, float, index, ints, sharding, size,
         symbol, text, version,
@@ -127,26 +127,26 @@ macro_rules! ops {
             interior: Vec<usize> = sizes("interior_padding").key("interior"),
         } = "pad" => one(rules::pad(&op.tensors()?, low, high, interior));
         /// Operands `(x, start_indices)`.
-        Gather(attributes: GatherAttributes = structure())
+        Gather(attributes: Box<GatherAttributes> = Boxed(structure()))
             = "gather" in &[since(0, 9), since(1, 1)] => one(rules::gather(&op.tensors()?, attributes));
         /// Operands `(inputs.., indices, updates..)`; region: `(old.., update..) -> new..`.
-        Scatter(attributes: ScatterAttributes = structure())
+        Scatter(attributes: Box<ScatterAttributes> = Boxed(structure()))
             = "scatter" [regions] in &[since(0, 9), since(1, 1)] => reduce::scatter(op, attributes);
 
-        DotGeneral(attributes: DotAttributes = structure())
+        DotGeneral(attributes: Box<DotAttributes> = Boxed(structure()))
             = "dot_general" in &[since(0, 9), since(1, 6)]
             => one(rules::dot(&op.tensors()?, attributes, op.declared_one()?.element));
-        Convolution(attributes: ConvolutionAttributes = structure())
+        Convolution(attributes: Box<ConvolutionAttributes> = Boxed(structure()))
             = "convolution" => one(rules::convolution(&op.tensors()?, attributes, op.declared_one()?.element));
 
         /// Operands `(inputs.., initial values..)`; region: `(accumulators.., elements..) -> ..`.
         Reduce { dims: Vec<usize> = sizes("dimensions") }
             = "reduce" [regions] => reduce::reduce(op, dims);
         /// Operands and region as of [`Reduce`](Self::Reduce).
-        ReduceWindow(windows: WindowAttributes = Dilated)
+        ReduceWindow(windows: Box<WindowAttributes> = Boxed(Dilated))
             = "reduce_window" [regions] => reduce::reduce_window(op, windows);
         /// Operands `(x, source, initial value)`; regions: select, scatter. It has no dilations.
-        SelectAndScatter(windows: WindowAttributes = Undilated)
+        SelectAndScatter(windows: Box<WindowAttributes> = Boxed(Undilated))
             = "select_and_scatter" [regions] => reduce::select_and_scatter(op, windows);
         /// Region: `(left_0, right_0, left_1, ..) -> bool`, whether left comes first.
         Sort { dim: usize = last_dim("dimension"), stable: bool = flag("is_stable") }
@@ -171,7 +171,7 @@ macro_rules! ops {
             version: i64 = version("version"),
         } = "composite" in &[since(0, 19), since(1, 14)] => control::call(op, decomposition);
         /// An operation that its implementor knows by name.
-        CustomCall(call: CustomCallAttributes = structure())
+        CustomCall(call: Box<CustomCallAttributes> = Boxed(structure()))
             = "custom_call" in &[since(0, 9), since(1, 18).adds("result_tilings")]
             => control::custom_call(op, &call.functions);
 
@@ -335,7 +335,7 @@ impl OpKind {
         let mut push = |named: &Named, value: Value<'_>| attributes.push(named.name, value.into());
         match self {
             OpKind::Unary(UnaryOp::Erf) => {
-                OpKind::CustomCall(CustomCallAttributes::new(ERF)).visit(&mut push);
+                OpKind::CustomCall(Box::new(CustomCallAttributes::new(ERF))).visit(&mut push);
             }
             _ => self.visit(&mut push),
         }

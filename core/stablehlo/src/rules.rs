@@ -73,7 +73,7 @@ pub trait TensorLike: Clone + PartialEq + fmt::Display {
     fn dims(&self) -> &[usize];
 
     /// The same element type with other dimensions.
-    fn with_dims(&self, dims: Vec<usize>) -> Self;
+    fn with_dims(&self, dims: &[usize]) -> Self;
 
     /// The same dimensions with another element type.
     ///
@@ -98,7 +98,7 @@ impl TensorLike for RankedType {
         &self.dims
     }
 
-    fn with_dims(&self, dims: Vec<usize>) -> Self {
+    fn with_dims(&self, dims: &[usize]) -> Self {
         RankedType::new(self.element, dims)
     }
 
@@ -123,7 +123,7 @@ impl TensorLike for TensorType {
         self.dims()
     }
 
-    fn with_dims(&self, dims: Vec<usize>) -> Self {
+    fn with_dims(&self, dims: &[usize]) -> Self {
         self.with_dims(dims)
     }
 
@@ -200,7 +200,7 @@ pub fn check_class<T: TensorLike>(ty: &T, classes: &[ElementClass]) -> Check {
 
 /// Checks that the type is that of a scalar with these elements.
 fn check_scalar_of<T: TensorLike>(what: &str, ty: &T, of: &T) -> Check {
-    let needed = of.with_dims(Vec::new());
+    let needed = of.with_dims(&[]);
     ensure!(
         *ty == needed,
         "{what} is {ty}, for {of} it must be {needed}"

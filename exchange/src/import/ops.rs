@@ -83,16 +83,18 @@ pub(super) fn convert(
             high: high.clone(),
             interior: interior.clone(),
         },
-        OpKind::Gather(attributes) => Op::Gather(attributes.clone()),
+        OpKind::Gather(attributes) => Op::Gather((**attributes).clone()),
         OpKind::DotGeneral(attributes) => {
             // The algorithm is a hint of the backend that the program was written for.
             let attributes = DotAttributes {
                 algorithm: None,
-                ..attributes.clone()
+                ..(**attributes).clone()
             };
             Op::Dot(attributes, result()?.dtype())
         }
-        OpKind::Convolution(attributes) => Op::Convolution(attributes.clone(), result()?.dtype()),
+        OpKind::Convolution(attributes) => {
+            Op::Convolution((**attributes).clone(), result()?.dtype())
+        }
         OpKind::GetDimensionSize { dim } => {
             let size = scope.graph.ty(scope.value(operation.operands[0])).dims()[*dim];
             let size = i32::try_from(size)

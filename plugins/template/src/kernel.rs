@@ -137,7 +137,7 @@ impl Kernel {
                     lhs_batching,
                     rhs_batching,
                     ..
-                } = dot;
+                } = &**dot;
                 Kernel::Dot {
                     lhs: Side::new(x, lhs_batching, &dot.lhs_contracting),
                     rhs: Side::new(y, rhs_batching, &dot.rhs_contracting),

@@ -103,7 +103,7 @@ fn compile_operation(main: &Function, operation: &Operation) -> Result<Vec<Step>
             .collect(),
         (_, &[result]) => {
             let kernel = Kernel::new(main, operation).ok_or_else(|| unsupported(operation))?;
-            vec![step(kernel, operation.operands.clone(), result)]
+            vec![step(kernel, operation.operands.to_vec(), result)]
         }
         _ => return Err(unsupported(operation)),
     })

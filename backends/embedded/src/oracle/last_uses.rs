@@ -73,8 +73,8 @@ mod tests {
             panic!("the body has {} operations", body.operations.len());
         };
         assert_eq!(last_uses.0[&address(first)], body.arguments);
-        assert_eq!(last_uses.0[&address(second)], first.results);
-        assert_eq!(last_uses.0[&address(body)], second.results);
+        assert_eq!(last_uses.0[&address(second)], first.results.to_vec());
+        assert_eq!(last_uses.0[&address(body)], second.results.to_vec());
         assert_eq!(last_uses.0[&address(&main.operations[0])], main.arguments);
     }
 }

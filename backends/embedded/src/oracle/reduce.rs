@@ -36,7 +36,8 @@ pub(super) fn operator(function: &Function, region: &Region) -> Option<BinaryOp>
     let OpKind::Binary(op) = operation.kind else {
         return None;
     };
-    let is_whole = operation.operands == region.arguments && operation.results == region.results;
+    let is_whole =
+        operation.operands[..] == region.arguments && operation.results[..] == region.results;
     let [left, right] = region.arguments[..] else {
         return None;
     };

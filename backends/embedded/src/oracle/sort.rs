@@ -30,8 +30,8 @@ impl Order {
         let OpKind::Compare { direction, order } = first.kind else {
             return None;
         };
-        let key = (region.arguments.chunks(2)).position(|pair| first.operands == pair)?;
-        let is_whole = region.operations.last()?.results == region.results;
+        let key = (region.arguments.chunks(2)).position(|pair| first.operands[..] == *pair)?;
+        let is_whole = region.operations.last()?.results[..] == region.results;
         let nan_is_largest = !rest.is_empty();
         (is_whole && (rest.is_empty() || tests_nan(first, direction, rest))).then_some(Order {
             key,
@@ -70,11 +70,11 @@ fn tests_nan(first: &Operation, direction: ComparisonDirection, rest: &[Operatio
             OpKind::Compare { direction, order }
                 if direction == wanted && order != Some(ComparisonOrder::TotalOrder)
         );
-        is_known && operation.operands == [*x, *x]
+        is_known && operation.operands[..] == [*x, *x]
     };
     let combines = |operation: &Operation, op, a: &Operation, b: &Operation| {
         operation.kind == OpKind::Binary(op)
-            && operation.operands == [&a.results[..], &b.results].concat()
+            && operation.operands[..] == [&a.results[..], &b.results].concat()
     };
     compares(is_number, ComparisonDirection::Eq, smaller)
         && compares(is_nan, ComparisonDirection::Ne, larger)

@@ -44,7 +44,7 @@ pub(super) fn custom_call(
     let results = ranks(&mut results.iter());
     // Without them, XLA's compiler may lay a value out in another order than that of rows.
     let laid_out = operands.iter().chain(&results).any(|&rank| rank > 1);
-    Ok(OpKind::CustomCall(CustomCallAttributes {
+    Ok(OpKind::CustomCall(Box::new(CustomCallAttributes {
         target: call.target.clone(),
         side_effect: call.side_effect,
         config: (!config.0.is_empty()).then_some(Attribute::Dict(config)),
@@ -53,7 +53,7 @@ pub(super) fn custom_call(
         aliases: None,
         operand_layouts: laid_out.then(|| layouts(&operands)),
         result_layouts: laid_out.then(|| layouts(&results)),
-    }))
+    })))
 }
 
 /// The layouts of row-major values of these ranks: their dimensions, the fastest first.

@@ -2,7 +2,7 @@
 
 use halite_core::{MeshShape, Result};
 use halite_stablehlo::{
-    Attribute, Attributes, ElementType, Function, Module, OpKind, RankedType, ValueId,
+    Attribute, Attributes, ElementType, Function, Module, OpKind, RankedType, ValueIds,
 };
 
 use super::{Builder, sharding};
@@ -52,11 +52,11 @@ impl Builder<'_> {
     fn caller(&mut self, graph: &Graph) -> Function {
         let arguments = self.open(types(graph, graph.inputs()));
         let returned = types(graph, graph.outputs());
-        let all = returned.chain(types(graph, graph.inputs())).collect();
+        let all = returned.chain(types(graph, graph.inputs()));
         let call = OpKind::Call {
             function: FUNCTION.to_owned(),
         };
-        let mut results = self.add(call, arguments, all, Vec::new());
+        let mut results = self.add(call, &arguments, all, Vec::new());
         results.truncate(graph.outputs().len());
         let mut main = self.function("main", results);
         let hints = [("inlineable", "false"), ("xla_cpu_small_call", "true")];
@@ -68,8 +68,8 @@ impl Builder<'_> {
     }
 
     /// Completes the function whose region was begun last.
-    fn function(&mut self, name: &str, results: Vec<ValueId>) -> Function {
-        let body = self.close(results);
+    fn function(&mut self, name: &str, results: ValueIds) -> Function {
+        let body = self.close(&results);
         Function {
             name: name.to_owned(),
             types: std::mem::take(&mut self.types),

@@ -2,7 +2,7 @@
 //! results.
 
 use halite_core::Result;
-use halite_stablehlo::{BinaryOp, ComparisonDirection, OpKind, RankedType, ValueId};
+use halite_stablehlo::{BinaryOp, ComparisonDirection, OpKind, RankedType, ValueId, ValueIds};
 
 use super::{Builder, Cx};
 use crate::{Graph, Reduction};
@@ -33,7 +33,7 @@ impl Builder<'_> {
         carried: usize,
         condition: &Graph,
         body: &Graph,
-    ) -> Result<Vec<ValueId>> {
+    ) -> Result<ValueIds> {
         let (initial, invariant) = cx.operands.split_at(carried);
         let types = self.types_of(initial);
         let mut regions = Vec::with_capacity(2);
@@ -41,46 +41,47 @@ impl Builder<'_> {
             let mut inputs = self.open(types.iter().cloned());
             inputs.extend(invariant);
             let outputs = self.nodes(graph, &inputs)?;
-            regions.push(self.close(outputs));
+            regions.push(self.close(&outputs));
         }
-        Ok(self.add(OpKind::While, initial.to_vec(), types, regions))
+        Ok(self.add(OpKind::While, initial, types, regions))
     }
 
     /// Branches capture their inputs.
-    pub(super) fn case(&mut self, cx: Cx<'_>, branches: &[Graph]) -> Result<Vec<ValueId>> {
+    pub(super) fn case(&mut self, cx: Cx<'_>, branches: &[Graph]) -> Result<ValueIds> {
         let mut regions = Vec::with_capacity(branches.len());
         for branch in branches {
             self.open([]);
             let outputs = self.nodes(branch, &cx.operands[1..])?;
-            regions.push(self.close(outputs));
+            regions.push(self.close(&outputs));
         }
-        Ok(self.add(OpKind::Case, vec![cx.operands[0]], cx.results(), regions))
+        Ok(self.add(OpKind::Case, &cx.operands[..1], cx.results(), regions))
     }
 
-    pub(super) fn scan(&mut self, cx: Cx<'_>, scan: Scan<'_>) -> Result<Vec<ValueId>> {
+    pub(super) fn scan(&mut self, cx: Cx<'_>, scan: Scan<'_>) -> Result<ValueIds> {
         let mut initial = cx.operands[..scan.carried].to_vec();
         for i in scan.carried..cx.node.results.len() {
             initial.push(self.zeros(cx.result(i)));
         }
         if scan.length == 0 {
-            return Ok(initial);
+            return Ok(initial.into());
         }
         initial.insert(0, self.count(0));
         let types = self.types_of(&initial);
         let state = self.open(types.iter().cloned());
         let end = self.count(scan.length);
         let more = self.compare(ComparisonDirection::Lt, state[0], end);
-        let condition = self.close(vec![more]);
+        let condition = self.close(&[more]);
         let state = self.open(types.iter().cloned());
         let next = self.iteration(cx, scan, &state)?;
-        let body = self.close(next);
-        let mut results = self.add(OpKind::While, initial, types, vec![condition, body]);
-        Ok(results.split_off(1))
+        let body = self.close(&next);
+        let mut results = self.add(OpKind::While, &initial, types, vec![condition, body]);
+        results.remove(0);
+        Ok(results)
     }
 
     /// One iteration on `state`: the counter, the carried values and the stacked results. Returns
     /// the next state.
-    fn iteration(&mut self, cx: Cx<'_>, scan: Scan<'_>, state: &[ValueId]) -> Result<Vec<ValueId>> {
+    fn iteration(&mut self, cx: Cx<'_>, scan: Scan<'_>, state: &[ValueId]) -> Result<ValueIds> {
         let counter = state[0];
         let (carried, stacked) = state[1..].split_at(scan.carried);
         let zero = self.count(0);
@@ -105,7 +106,7 @@ impl Builder<'_> {
         for (&y, &so_far) in rows.iter().zip(stacked) {
             next.push(self.write_row(so_far, y, row));
         }
-        Ok(next)
+        Ok(next.into())
     }
 
     /// The row of `x`, without its first dimension.

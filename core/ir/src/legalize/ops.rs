@@ -3,19 +3,21 @@
 use halite_core::Result;
 use halite_stablehlo::{
     ConvolutionAttributes, DotAttributes, ElementType, OpKind, PropagationDirection, UnaryOp,
-    ValueId,
+    ValueId, ValueIds,
 };
 
-use super::{Builder, Cx, custom_calls::custom_call, loops::Scan, order, reductions::combiner};
+use super::{
+    Builder, Cx, custom_calls::custom_call, loops::Scan, order, reductions::combiner, single,
+};
 use crate::{CustomCall, Op, Reduction};
 
 impl Builder<'_> {
-    /// Lowers a node. Returns its results.
-    pub(super) fn node(&mut self, cx: Cx<'_>) -> Result<Vec<ValueId>> {
+    /// Lowers a node.
+    pub(super) fn node(&mut self, cx: Cx<'_>) -> Result<ValueIds> {
         let kind = match &cx.node.op {
-            Op::Constant(literal) => return Ok(vec![self.constant(literal)]),
+            Op::Constant(literal) => return Ok(single(self.constant(literal))),
             Op::Iota { ty: _, dim } => OpKind::Iota { dim: *dim },
-            Op::Unary(UnaryOp::Logistic) => return Ok(vec![self.logistic(cx)]),
+            Op::Unary(UnaryOp::Logistic) => return Ok(single(self.logistic(cx))),
             Op::Unary(unary) => OpKind::Unary(*unary),
             Op::Binary(binary) => OpKind::Binary(*binary),
             Op::Compare(direction) => OpKind::Compare {
@@ -61,25 +63,25 @@ impl Builder<'_> {
                 high: high.clone(),
                 interior: interior.clone(),
             },
-            Op::Gather(gather) => OpKind::Gather(gather.clone()),
+            Op::Gather(gather) => OpKind::Gather(Box::new(gather.clone())),
             Op::Scatter(scatter, combine) => {
-                return Ok(vec![self.scatter(cx, scatter, *combine)]);
+                return Ok(single(self.scatter(cx, scatter, *combine)));
             }
-            Op::Dot(dot, _) => OpKind::DotGeneral(DotAttributes {
+            Op::Dot(dot, _) => OpKind::DotGeneral(Box::new(DotAttributes {
                 precision: self.precision(cx, &dot.precision),
                 ..dot.clone()
-            }),
-            Op::Convolution(conv, _) => OpKind::Convolution(ConvolutionAttributes {
+            })),
+            Op::Convolution(conv, _) => OpKind::Convolution(Box::new(ConvolutionAttributes {
                 precision: self.precision(cx, &conv.precision),
                 ..conv.clone()
-            }),
-            Op::Reduce { kind, dims } => return Ok(vec![self.reduce(cx, *kind, dims)]),
+            })),
+            Op::Reduce { kind, dims } => return Ok(single(self.reduce(cx, *kind, dims))),
             Op::ArgReduce { kind, dim } => return Ok(self.arg_reduce(cx, *kind, *dim)),
             Op::ReduceWindow { kind, window } => {
-                return Ok(vec![self.reduce_window(cx, *kind, window)]);
+                return Ok(single(self.reduce_window(cx, *kind, window)));
             }
             Op::SelectAndScatter { kind, window } => {
-                return Ok(vec![self.select_and_scatter(cx, *kind, window)]);
+                return Ok(single(self.select_and_scatter(cx, *kind, window)));
             }
             Op::Sort {
                 dim,
@@ -110,7 +112,7 @@ impl Builder<'_> {
             }
             Op::Checkpoint { body, remat: _ } => return self.nodes(body, cx.operands),
             Op::Case { branches } => return self.case(cx, branches),
-            Op::StopGradient => return Ok(cx.operands.to_vec()),
+            Op::StopGradient => return Ok(ValueIds::from_slice(cx.operands)),
             Op::OptimizationBarrier => OpKind::OptimizationBarrier,
             Op::CustomCall(CustomCall {
                 decomposition: Some(graph),
@@ -118,7 +120,7 @@ impl Builder<'_> {
             }) => return self.nodes(graph, cx.operands),
             Op::CustomCall(call) => {
                 let operands: Vec<_> = cx.operands.iter().map(|&value| self.ty(value)).collect();
-                custom_call(call, &operands, &cx.results())?
+                custom_call(call, &operands, &cx.results().collect::<Vec<_>>())?
             }
             Op::AllReduce { kind, groups } => {
                 let collective = self.collective(cx, groups)?;
@@ -145,29 +147,29 @@ impl Builder<'_> {
             }
             Op::PartitionId => OpKind::PartitionId,
             Op::ReplicaId => OpKind::ReplicaId,
-            Op::AxisIndex(axes) => return Ok(vec![self.axis_index(axes)?]),
+            Op::AxisIndex(axes) => return Ok(single(self.axis_index(axes)?)),
             Op::ShardMap(map) => return self.shard_map(cx, map),
             Op::ShardingConstraint(spec) => match self.constrained_mesh() {
                 Some(mesh) => self.sharding_constraint(cx, spec, mesh),
-                None => return Ok(cx.operands.to_vec()),
+                None => return Ok(ValueIds::from_slice(cx.operands)),
             },
             Op::Unsharded { dims } => match self.constrained_mesh() {
                 Some(_) => self.unsharded(cx, dims),
-                None => return Ok(cx.operands.to_vec()),
+                None => return Ok(ValueIds::from_slice(cx.operands)),
             },
             Op::PropagationBarrier => match self.constrained_mesh() {
                 Some(_) => OpKind::PropagationBarrier(PropagationDirection::Forward),
-                None => return Ok(cx.operands.to_vec()),
+                None => return Ok(ValueIds::from_slice(cx.operands)),
             },
         };
-        Ok(self.add(kind, cx.operands.to_vec(), cx.results(), Vec::new()))
+        Ok(self.add(kind, cx.operands, cx.results(), Vec::new()))
     }
 
     /// Adds a collective that combines elements of devices.
-    fn reducing(&mut self, cx: Cx<'_>, kind: Reduction, op: OpKind) -> Vec<ValueId> {
+    fn reducing(&mut self, cx: Cx<'_>, kind: Reduction, op: OpKind) -> ValueIds {
         let element = self.element(cx.operands[0]);
         let region = self.combine(Some(combiner(kind)), element);
-        self.add(op, cx.operands.to_vec(), cx.results(), vec![region])
+        self.add(op, cx.operands, cx.results(), vec![region])
     }
 
     /// In `f32` for floats of 16 bits: XLA makes 1 / (1 + e^-x) of it, whose exponential overflows

@@ -2,7 +2,7 @@
 
 use halite_stablehlo::{
     BinaryOp, ComparisonDirection, ComparisonOrder, ElementClass, ElementType, OpKind, RankedType,
-    Region, ScatterAttributes, ValueId, WindowAttributes,
+    Region, ScatterAttributes, ValueId, ValueIds, WindowAttributes,
 };
 
 use super::{Builder, Cx, scalar};
@@ -22,7 +22,7 @@ impl Builder<'_> {
         kind: Reduction,
         window: &WindowAttributes,
     ) -> ValueId {
-        self.reduction(cx, kind, OpKind::ReduceWindow(window.clone()))
+        self.reduction(cx, kind, OpKind::ReduceWindow(Box::new(window.clone())))
     }
 
     fn reduction(&mut self, cx: Cx<'_>, kind: Reduction, op: OpKind) -> ValueId {
@@ -32,7 +32,7 @@ impl Builder<'_> {
         let region = self.combine(Some(combiner(kind)), element);
         let result = cx.result(0);
         let wide = RankedType::new(element, result.dims);
-        let y = self.add(op, vec![x, init], vec![wide], vec![region])[0];
+        let y = self.add(op, &[x, init], [wide], vec![region])[0];
         self.convert(y, result.element)
     }
 
@@ -46,9 +46,9 @@ impl Builder<'_> {
         let updates = self.widened(combine, cx.operands[2]);
         let ty = self.ty(x).clone();
         let region = self.combine(combine.map(combiner), ty.element);
-        let op = OpKind::Scatter(scatter.clone());
+        let op = OpKind::Scatter(Box::new(scatter.clone()));
         let operands = vec![x, cx.operands[1], updates];
-        let y = self.add(op, operands, vec![ty], vec![region])[0];
+        let y = self.add(op, &operands, [ty], vec![region])[0];
         self.convert(y, cx.result(0).element)
     }
 
@@ -76,10 +76,10 @@ impl Builder<'_> {
             let is_nan = self.compare(ComparisonDirection::Ne, a, a);
             selected = self.binary(BinaryOp::Or, selected, is_nan);
         }
-        let select = self.close(vec![selected]);
+        let select = self.close(&[selected]);
         let scatter = self.combine(Some(BinaryOp::Add), ty.element);
-        let op = OpKind::SelectAndScatter(window.clone());
-        let y = self.add(op, vec![x, source, init], vec![ty], vec![select, scatter])[0];
+        let op = OpKind::SelectAndScatter(Box::new(window.clone()));
+        let y = self.add(op, &[x, source, init], [ty], vec![select, scatter])[0];
         self.convert(y, cx.result(0).element)
     }
 
@@ -107,12 +107,12 @@ impl Builder<'_> {
             None => b,
             Some(op) => self.binary(op, a, b),
         };
-        self.close(vec![result])
+        self.close(&[result])
     }
 
     /// Reduces pairs of element and index. A NaN wins over numbers; among equal elements, and among
     /// NaNs, the first wins.
-    pub(super) fn arg_reduce(&mut self, cx: Cx<'_>, kind: Extreme, dim: usize) -> Vec<ValueId> {
+    pub(super) fn arg_reduce(&mut self, cx: Cx<'_>, kind: Extreme, dim: usize) -> ValueIds {
         let x = cx.operands[0];
         let element = self.element(x);
         let index = RankedType::new(ElementType::S32, &*self.ty(x).dims);
@@ -128,10 +128,10 @@ impl Builder<'_> {
         let a_wins = self.first_wins(kind, [a, b], [i, j]);
         let winner = self.helper(OpKind::Select, &[a_wins, a, b], scalar(element));
         let at = self.helper(OpKind::Select, &[a_wins, i, j], scalar(ElementType::S32));
-        let region = self.close(vec![winner, at]);
+        let region = self.close(&[winner, at]);
         let reduce = OpKind::Reduce { dims: vec![dim] };
         let operands = vec![x, indices, worst, zero];
-        self.add(reduce, operands, cx.results(), vec![region])
+        self.add(reduce, &operands, cx.results(), vec![region])
     }
 
     /// Whether element `a` at index `i` wins over `b` at `j`.
@@ -162,7 +162,7 @@ impl Builder<'_> {
         dim: usize,
         descending: bool,
         by_bits: bool,
-    ) -> Vec<ValueId> {
+    ) -> ValueIds {
         let operands = cx.operands.iter();
         let elements: Vec<ElementType> = operands.map(|&value| self.element(value)).collect();
         let arguments = elements.iter().flat_map(|&element| [element; 2]);
@@ -178,9 +178,9 @@ impl Builder<'_> {
             true => self.compare_in(ComparisonOrder::TotalOrder, direction, a, b),
             false => self.comes_before(direction, a, b),
         };
-        let region = self.close(vec![before]);
+        let region = self.close(&[before]);
         let sort = OpKind::Sort { dim, stable: true };
-        self.add(sort, cx.operands.to_vec(), cx.results(), vec![region])
+        self.add(sort, cx.operands, cx.results(), vec![region])
     }
 
     /// Whether element `a` comes before `b`. By value, not by bits: a NaN is larger than any number,

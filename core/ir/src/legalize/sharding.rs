@@ -3,7 +3,7 @@
 use halite_core::{Error, MeshShape, PartitionSpec, Result, list_axes};
 use halite_stablehlo::{
     ManualAttributes, OpKind, RankedType, ShardyAxis, ShardyDim, ShardyMesh, ShardySharding,
-    ValueId,
+    ValueIds,
 };
 
 use super::{Builder, Cx};
@@ -14,7 +14,7 @@ const MESH: &str = "mesh";
 
 impl<'a> Builder<'a> {
     /// Lowers a `shard_map`; on one device, its body alone.
-    pub(super) fn shard_map(&mut self, cx: Cx<'_>, map: &ShardMap) -> Result<Vec<ValueId>> {
+    pub(super) fn shard_map(&mut self, cx: Cx<'_>, map: &ShardMap) -> Result<ValueIds> {
         if !self.fits_mesh(map) {
             let mesh = self.interface.mesh.as_ref();
             let program = mesh.map_or("one device".to_string(), |mesh| format!("{mesh:#}"));
@@ -28,7 +28,7 @@ impl<'a> Builder<'a> {
         let open = !map.is_fully_manual();
         let inputs = map.inputs.iter().zip(cx.operands);
         let inputs = inputs.map(|(spec, &value)| sharding(spec, self.ty(value).rank(), open));
-        let results = cx.results();
+        let results: Vec<_> = cx.results().collect();
         let outputs = map.outputs.iter().zip(&results);
         let outputs = outputs.map(|(spec, ty)| sharding(spec, ty.rank(), open));
         let manual = OpKind::ManualComputation(ManualAttributes {
@@ -41,8 +41,8 @@ impl<'a> Builder<'a> {
         self.manual = Some(!open);
         let outputs = self.nodes(&map.body, &inputs)?;
         self.manual = None;
-        let region = self.close(outputs);
-        Ok(self.add(manual, cx.operands.to_vec(), results, vec![region]))
+        let region = self.close(&outputs);
+        Ok(self.add(manual, cx.operands, results, vec![region]))
     }
 
     /// Whether the program's mesh is that of `map`. On one device, the axes' names do not matter.

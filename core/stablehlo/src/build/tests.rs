@@ -82,7 +82,7 @@ fn all() -> Vec<OpKind> {
             high: vec![2],
             interior: vec![3],
         },
-        OpKind::Gather(GatherAttributes {
+        OpKind::Gather(Box::new(GatherAttributes {
             offset_dims: vec![1],
             collapsed_slice_dims: vec![0],
             operand_batching_dims: vec![2],
@@ -91,8 +91,8 @@ fn all() -> Vec<OpKind> {
             index_vector_dim: 5,
             slice_sizes: vec![1, 6],
             indices_are_sorted: true,
-        }),
-        OpKind::Scatter(ScatterAttributes {
+        })),
+        OpKind::Scatter(Box::new(ScatterAttributes {
             update_window_dims: vec![1],
             inserted_window_dims: vec![0],
             input_batching_dims: vec![2],
@@ -101,16 +101,16 @@ fn all() -> Vec<OpKind> {
             index_vector_dim: 5,
             indices_are_sorted: false,
             unique_indices: true,
-        }),
-        OpKind::DotGeneral(DotAttributes {
+        })),
+        OpKind::DotGeneral(Box::new(DotAttributes {
             lhs_batching: vec![0],
             rhs_batching: vec![1],
             lhs_contracting: vec![2],
             rhs_contracting: vec![3],
             precision: vec!["HIGH".into(), "DEFAULT".into()],
             algorithm: Some(algorithm),
-        }),
-        OpKind::Convolution(ConvolutionAttributes {
+        })),
+        OpKind::Convolution(Box::new(ConvolutionAttributes {
             input: dims.clone(),
             kernel: ConvolutionDims {
                 batch: 3,
@@ -126,10 +126,10 @@ fn all() -> Vec<OpKind> {
             feature_groups: 2,
             batch_groups: 1,
             precision: Vec::new(),
-        }),
+        })),
         OpKind::Reduce { dims: vec![0, 1] },
-        OpKind::ReduceWindow(window),
-        OpKind::SelectAndScatter(undilated),
+        OpKind::ReduceWindow(Box::new(window)),
+        OpKind::SelectAndScatter(Box::new(undilated)),
         OpKind::Sort {
             dim: 0,
             stable: true,
@@ -147,7 +147,7 @@ fn all() -> Vec<OpKind> {
             decomposition: "chlo.erf.impl".into(),
             version: 1,
         },
-        OpKind::CustomCall(CustomCallAttributes {
+        OpKind::CustomCall(Box::new(CustomCallAttributes {
             target: "Qr".into(),
             side_effect: true,
             config: Some(Attribute::Str("x".into())),
@@ -156,7 +156,7 @@ fn all() -> Vec<OpKind> {
             aliases: Some(Attribute::Array(vec![alias()])),
             operand_layouts: None,
             result_layouts: None,
-        }),
+        })),
         OpKind::Fft {
             transform: FftKind::Irfft,
             lengths: vec![8],

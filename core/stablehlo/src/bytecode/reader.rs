@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Attribute, Attributes, Function, Module, OpKind, Operation, Position, Region, ShardyMesh, Type,
-    ValueId, build::check_broadcast, vhlo::VhloOp,
+    ValueId, ValueIds, build::check_broadcast, vhlo::VhloOp,
 };
 
 /// Greatest depth of regions in each other.
@@ -280,7 +280,7 @@ impl<'a> Reader<'a> {
             })?,
         };
         let kind = self.kind(&mut operation, &regions)?;
-        let mut results = Vec::with_capacity(operation.results.len());
+        let mut results = ValueIds::with_capacity(operation.results.len());
         for ty in operation.results {
             self.types.push(ty);
             let value = value_id(self.types.len() - 1, position)?;
@@ -289,7 +289,7 @@ impl<'a> Reader<'a> {
         }
         region.operations.push(Operation {
             kind,
-            operands: operation.operands,
+            operands: operation.operands.into(),
             results,
             regions,
             attributes: operation.attributes,

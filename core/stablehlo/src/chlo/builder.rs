@@ -9,7 +9,7 @@ use half::{bf16, f16};
 
 use crate::{
     Attributes, BinaryOp, ComparisonDirection, ComparisonOrder, Dense, ElementClass, ElementType,
-    Function, OpKind, Operation, Position, RankedType, Region, Type, UnaryOp, ValueId,
+    Function, OpKind, Operation, Position, RankedType, Region, Type, UnaryOp, ValueId, ValueIds,
 };
 
 /// A function in the making.
@@ -74,7 +74,7 @@ impl Builder {
     ) -> Vec<Value<'_>> {
         let mut function = self.function.borrow_mut();
         let results = results.into_iter().map(Type::Tensor);
-        let results: Vec<_> = results.map(|ty| function.value(ty)).collect();
+        let results: ValueIds = results.map(|ty| function.value(ty)).collect();
         let mut open = self.open.borrow_mut();
         let innermost = open.last_mut().expect("the body of the function is open");
         innermost.push(Operation {

@@ -38,7 +38,7 @@ pub(super) fn top_k<'b>(x: Value<'b>, attributes: &Attributes, sorted: &str) -> 
     }
     // The elements themselves: of the keys, -0 is 0.
     let (last, batch) = (ty.rank() - 1, (0..ty.rank() - 1).collect::<Vec<_>>());
-    let gather = OpKind::Gather(GatherAttributes {
+    let gather = OpKind::Gather(Box::new(GatherAttributes {
         collapsed_slice_dims: vec![last],
         operand_batching_dims: batch.clone(),
         start_indices_batching_dims: batch,
@@ -46,7 +46,7 @@ pub(super) fn top_k<'b>(x: Value<'b>, attributes: &Attributes, sorted: &str) -> 
         index_vector_dim: ty.rank(),
         slice_sizes: vec![1; ty.rank()],
         ..GatherAttributes::default()
-    });
+    }));
     let of_values = types[..1].to_vec();
     let values = x
         .builder()

@@ -127,3 +127,20 @@ pub(super) struct Structure<T>(PhantomData<T>);
 pub(super) fn structure<T>() -> Structure<T> {
     Structure(PhantomData)
 }
+
+/// A large field, in a box: most operations are small.
+pub(super) struct Boxed<F>(pub(super) F);
+
+impl<T, F: Fields<T>> Fields<Box<T>> for Boxed<F> {
+    fn take(&self, take: &mut Take<'_>) -> Result<Box<T>> {
+        self.0.take(take).map(Box::new)
+    }
+
+    fn visit<'a>(&self, value: &'a Box<T>, visit: &mut dyn FnMut(&Named, Value<'a>)) {
+        self.0.visit(value, visit);
+    }
+
+    fn describe(&self, attributes: &mut Vec<Named>) {
+        self.0.describe(attributes);
+    }
+}

@@ -64,7 +64,7 @@ pub fn dot<T: TensorLike>(operands: &[&T], dot: &DotAttributes, element: Element
     let mut dims: Vec<usize> = batch.collect();
     dims.extend(without(left.dims(), &used_left));
     dims.extend(without(right.dims(), &used_right));
-    left.with_dims(dims).with_element(element)
+    left.with_dims(&dims).with_element(element)
 }
 
 /// The convolution of an input with a kernel.
@@ -106,7 +106,7 @@ pub fn convolution<T: TensorLike>(
         let positions = window.positions();
         dims[dim] = positions.map_err(|why| format!("spatial dimension {i} of {x}: {why}"))?;
     }
-    x.with_dims(dims).with_element(element)
+    x.with_dims(&dims).with_element(element)
 }
 
 /// Checks that each of `rank` dimensions has one role.

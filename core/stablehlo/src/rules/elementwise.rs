@@ -110,7 +110,7 @@ pub fn clamp<T: TensorLike>(operands: &[&T]) -> Check<T> {
 
 /// Checks that `ty` is `needed` or a scalar of its elements.
 fn check_scalar_or<T: TensorLike>(what: &str, ty: &T, of: &T, needed: &T) -> Check {
-    let scalar = needed.with_dims(Vec::new());
+    let scalar = needed.with_dims(&[]);
     ensure!(
         ty == needed || *ty == scalar,
         "{what} is {ty}, for {of} it must be {needed} or {scalar}"

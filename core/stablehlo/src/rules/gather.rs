@@ -153,7 +153,7 @@ pub fn gather<T: TensorLike>(operands: &[&T], gather: &GatherAttributes) -> Chec
         "slice sizes {} of {x} have no elements, and the result has",
         Items(sizes)
     );
-    Ok(x.with_dims(dims))
+    Ok(x.with_dims(&dims))
 }
 
 /// Inputs with updates combined into windows at places that indices give. Operands are the inputs,

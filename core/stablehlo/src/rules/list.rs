@@ -37,15 +37,13 @@ pub fn check_dim<T: TensorLike>(what: &str, dim: usize, ty: &T) -> Check {
 
 /// Checks that `dims` are dimensions of `ty` without duplicates.
 pub(super) fn check_dims<T: TensorLike>(what: &str, dims: &[usize], ty: &T) -> Check {
-    let mut seen = vec![false; ty.rank()];
-    for &dim in dims {
+    for (at, &dim) in dims.iter().enumerate() {
         check_dim(what, dim, ty)?;
         ensure!(
-            !seen[dim],
+            !dims[..at].contains(&dim),
             "{what} {dim} of {ty} appears twice in {}",
             Items(dims)
         );
-        seen[dim] = true;
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ pub fn iota<T: TensorLike>(operands: &[&T], ty: &T, dim: usize) -> Check<T> {
 /// If the mapping does not fit, or a dimension is neither 1 nor that of the result.
 pub fn broadcast<T: TensorLike>(operands: &[&T], dims: &[usize], mapping: &[usize]) -> Check<T> {
     let [x] = take(operands)?;
-    let result = x.with_dims(dims.to_vec());
+    let result = x.with_dims(dims);
     check_each("mapped dimensions", mapping, x)?;
     check_dims("mapped dimension", mapping, &result)?;
     for (from, (&to, &size)) in mapping.iter().zip(x.dims()).enumerate() {
@@ -46,7 +46,7 @@ pub fn broadcast<T: TensorLike>(operands: &[&T], dims: &[usize], mapping: &[usiz
 /// If these have another number of elements.
 pub fn reshape<T: TensorLike>(operands: &[&T], dims: &[usize]) -> Check<T> {
     let [x] = take(operands)?;
-    let result = x.with_dims(dims.to_vec());
+    let result = x.with_dims(dims);
     let count = |dims: &[usize]| {
         let product = |count: u128, &dim: &usize| count.saturating_mul(dim as u128);
         dims.iter().fold(1, product)
@@ -67,8 +67,8 @@ pub fn transpose<T: TensorLike>(operands: &[&T], permutation: &[usize]) -> Check
     let [x] = take(operands)?;
     check_each("permuted dimensions", permutation, x)?;
     check_dims("dimension", permutation, x)?;
-    let dims = permutation.iter().map(|&dim| x.dims()[dim]).collect();
-    Ok(x.with_dims(dims))
+    let dims: Vec<usize> = permutation.iter().map(|&dim| x.dims()[dim]).collect();
+    Ok(x.with_dims(&dims))
 }
 
 /// The opposite order of elements along these dimensions.
@@ -103,7 +103,7 @@ pub fn concatenate<T: TensorLike>(operands: &[&T], dim: usize) -> Check<T> {
             format!("dimension {dim} of the result would be larger than any address space")
         })?;
     }
-    Ok(whole.with_dims(dims))
+    Ok(whole.with_dims(&dims))
 }
 
 /// Elements from `starts` up to `limits`, `strides` apart.
@@ -130,7 +130,7 @@ pub fn slice<T: TensorLike>(
         );
         dims.push((limit - start).div_ceil(strides[dim]));
     }
-    Ok(x.with_dims(dims))
+    Ok(x.with_dims(&dims))
 }
 
 /// A slice of `sizes` of the first operand, from indices that the others are: one for each
@@ -142,8 +142,8 @@ pub fn dynamic_slice<T: TensorLike>(operands: &[&T], sizes: &[usize]) -> Check<T
     let x = first(operands)?;
     check_each("slice sizes", sizes, x)?;
     check_starts(&operands[1..], x)?;
-    check_within("the slice", &x.with_dims(sizes.to_vec()), x)?;
-    Ok(x.with_dims(sizes.to_vec()))
+    check_within("the slice", &x.with_dims(sizes), x)?;
+    Ok(x.with_dims(sizes))
 }
 
 /// The first operand with the second in place of a slice, from indices that the others are.
@@ -225,5 +225,5 @@ pub fn pad<T: TensorLike>(
             )
         })?);
     }
-    Ok(x.with_dims(dims))
+    Ok(x.with_dims(&dims))
 }

@@ -13,7 +13,7 @@ use crate::WindowAttributes;
 /// If they are not different dimensions of `x`.
 pub fn reduce<T: TensorLike>(x: &T, dims: &[usize]) -> Check<T> {
     check_dims("dimension", dims, x)?;
-    Ok(x.with_dims(without(x.dims(), dims)))
+    Ok(x.with_dims(&without(x.dims(), dims)))
 }
 
 /// Operands of the same dimensions, which are sorted together along one of them.
@@ -59,7 +59,7 @@ pub fn windows<T: TensorLike>(x: &T, windows: &WindowAttributes) -> Check<T> {
         positions.map_err(|why| format!("windows along dimension {dim} of {x}: {why}"))
     };
     let dims: Check<Vec<usize>> = x.dims().iter().enumerate().map(position).collect();
-    Ok(x.with_dims(dims?))
+    Ok(x.with_dims(&dims?))
 }
 
 /// The first operand's type: each element of the second is added to the one that its window selects.

@@ -185,8 +185,8 @@ impl<'a> Parser<'a> {
         }
         Ok(Operation {
             kind,
-            operands,
-            results,
+            operands: operands.into(),
+            results: results.into(),
             regions,
             attributes,
             position,

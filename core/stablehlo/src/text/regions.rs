@@ -128,7 +128,7 @@ impl<'a> Parser<'a> {
             self.scope.add(scalar.clone()),
         ];
         let operation = self.implied(op.name(), arguments.clone(), scalar)?;
-        let results = operation.results.clone();
+        let results = operation.results.to_vec();
         Ok(Region {
             arguments,
             operations: vec![operation],

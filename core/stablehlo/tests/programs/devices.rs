@@ -322,7 +322,7 @@ fn manual_computations_capture_nothing() {
     let main = program.main_mut();
     let outer = main.body.arguments[0];
     let manual = &mut main.body.operations[0];
-    manual.regions[0].operations[0].operands = vec![outer];
+    manual.regions[0].operations[0].operands = [outer][..].into();
     refused(
         program,
         expect![[r#"

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use halite_stablehlo::{
-    Attribute, Attributes, ElementType, Module, OpKind, RankedType, Region, Type, ValueId,
+    Attribute, Attributes, ElementType, Module, OpKind, RankedType, Region, Type, ValueId, ValueIds,
 };
 use proptest::{prelude::*, sample::Index};
 
@@ -110,8 +110,8 @@ fn mutate(module: &mut Module, mutation: &Mutation) {
     match mutation {
         Mutation::Operand { place, value } => set(&mut module.op().operands, place, pick(value)),
         Mutation::Result { place, value } => set(&mut module.op().results, place, pick(value)),
-        Mutation::DropOperand { place } => remove(&mut module.op().operands, place),
-        Mutation::DropResult { place } => remove(&mut module.op().results, place),
+        Mutation::DropOperand { place } => remove_value(&mut module.op().operands, place),
+        Mutation::DropResult { place } => remove_value(&mut module.op().results, place),
         Mutation::DropRegion { place } => remove(&mut module.op().regions, place),
         Mutation::RegionResult { value } => {
             if let Some(Region { results, .. }) = module.op().regions.first_mut() {
@@ -220,6 +220,12 @@ fn set<T>(items: &mut [T], place: &Index, item: T) {
 fn remove<T>(items: &mut Vec<T>, place: &Index) {
     if !items.is_empty() {
         items.remove(place.index(items.len()));
+    }
+}
+
+fn remove_value(values: &mut ValueIds, place: &Index) {
+    if !values.is_empty() {
+        values.remove(place.index(values.len()));
     }
 }
 

@@ -87,8 +87,8 @@ impl Builder {
         let line = 1 + block.len() as u32;
         block.push(Operation {
             kind,
-            operands: operands.to_vec(),
-            results: results.clone(),
+            operands: operands.into(),
+            results: results[..].into(),
             regions,
             attributes: Attributes::default(),
             position: Position::Text(line, 5),

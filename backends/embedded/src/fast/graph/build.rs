@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc};
 use halite_core::{Error, ErrorKind, Interpreted, Result};
 use halite_stablehlo::{
     Attributes, Dense, ElementType, Function, Module, OpKind, Operation, RankedType, Region,
-    ValueId,
+    ValueId, ValueIds,
 };
 
 use super::{
@@ -403,8 +403,8 @@ impl<'m> Builder<'m> {
                 let kind = OpKind::Constant(self.scalar_constant(values.get(&id)?)?);
                 Some(Operation {
                     kind,
-                    operands: Vec::new(),
-                    results: vec![id],
+                    operands: ValueIds::new(),
+                    results: ValueIds::from_slice(&[id]),
                     regions: Vec::new(),
                     attributes: Attributes::default(),
                     position: operation.position,

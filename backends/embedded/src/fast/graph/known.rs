@@ -379,7 +379,7 @@ pub(in super::super) fn operator(function: &Function, regions: &[Region]) -> Opt
     let [x, y] = region.arguments[..] else {
         return None;
     };
-    let is_whole = operation.operands == [x, y] && operation.results == region.results;
+    let is_whole = operation.operands[..] == [x, y] && operation.results[..] == region.results;
     (is_whole && function.ty(x) == function.ty(y)).then_some(op)
 }
 

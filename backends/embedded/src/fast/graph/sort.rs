@@ -107,7 +107,7 @@ fn of_parts(region: &Region, is_complex: impl Iterator<Item = bool>) -> Option<R
         for op in PARTS {
             for argument in pair {
                 let is_part =
-                    |it: &Operation| it.kind == OpKind::Unary(op) && it.operands == [*argument];
+                    |it: &Operation| it.kind == OpKind::Unary(op) && it.operands[..] == [*argument];
                 let at = operations.iter().position(is_part)?;
                 arguments.extend(operations.remove(at).results);
             }

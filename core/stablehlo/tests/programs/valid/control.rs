@@ -69,10 +69,10 @@ pub(crate) fn composite() -> Module {
 }
 
 pub(crate) fn custom_call() -> Module {
-    let kind = OpKind::CustomCall(CustomCallAttributes {
+    let kind = OpKind::CustomCall(Box::new(CustomCallAttributes {
         target: "Qr".into(),
         ..CustomCallAttributes::default()
-    });
+    }));
     program(kind, "4x3xf32 token", "tuple<4x3xf32,3xf32> token")
 }
 

@@ -103,19 +103,19 @@ pub(crate) fn pad() -> Module {
 }
 
 pub(crate) fn gather() -> Module {
-    let kind = OpKind::Gather(GatherAttributes {
+    let kind = OpKind::Gather(Box::new(GatherAttributes {
         offset_dims: vec![1],
         collapsed_slice_dims: vec![0],
         start_index_map: vec![0],
         index_vector_dim: 1,
         slice_sizes: vec![1, 3],
         ..GatherAttributes::default()
-    });
+    }));
     program(kind, "5x3xf32 7x1xi32", "7x3xf32")
 }
 
 pub(crate) fn batched_gather() -> Module {
-    let kind = OpKind::Gather(GatherAttributes {
+    let kind = OpKind::Gather(Box::new(GatherAttributes {
         offset_dims: vec![2],
         collapsed_slice_dims: vec![1],
         operand_batching_dims: vec![0],
@@ -124,31 +124,31 @@ pub(crate) fn batched_gather() -> Module {
         index_vector_dim: 2,
         slice_sizes: vec![1, 1, 3],
         ..GatherAttributes::default()
-    });
+    }));
     program(kind, "4x5x3xf32 7x4xi32", "7x4x3xf32")
 }
 
 pub(crate) fn scatter() -> Module {
-    let kind = OpKind::Scatter(ScatterAttributes {
+    let kind = OpKind::Scatter(Box::new(ScatterAttributes {
         update_window_dims: vec![1],
         inserted_window_dims: vec![0],
         scatter_dims_to_operand_dims: vec![0],
         index_vector_dim: 1,
         ..ScatterAttributes::default()
-    });
+    }));
     program_with(kind, "5x3xf32 7x1xi32 7x2xf32", "5x3xf32", |b| {
         vec![b.sum("f32")]
     })
 }
 
 pub(crate) fn dot() -> Module {
-    let kind = OpKind::DotGeneral(DotAttributes {
+    let kind = OpKind::DotGeneral(Box::new(DotAttributes {
         lhs_batching: vec![0],
         rhs_batching: vec![2],
         lhs_contracting: vec![2],
         rhs_contracting: vec![0],
         ..DotAttributes::default()
-    });
+    }));
     program(kind, "4x2x3xbf16 3x5x4xbf16", "4x2x5xf32")
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn convolution() -> Module {
         feature: 3,
         spatial: vec![1, 2],
     };
-    let kind = OpKind::Convolution(ConvolutionAttributes {
+    let kind = OpKind::Convolution(Box::new(ConvolutionAttributes {
         input: images.clone(),
         kernel: ConvolutionDims {
             batch: 3,
@@ -174,7 +174,7 @@ pub(crate) fn convolution() -> Module {
         feature_groups: 2,
         batch_groups: 1,
         precision: Vec::new(),
-    });
+    }));
     program(kind, "8x28x28x4xf32 3x3x2x6xf32", "8x14x23x6xf32")
 }
 
@@ -199,24 +199,24 @@ pub(crate) fn reduce_two() -> Module {
 }
 
 pub(crate) fn reduce_window() -> Module {
-    let kind = OpKind::ReduceWindow(WindowAttributes {
+    let kind = OpKind::ReduceWindow(Box::new(WindowAttributes {
         sizes: vec![1, 3],
         strides: vec![1, 2],
         base_dilations: vec![1, 2],
         window_dilations: vec![2, 1],
         padding: vec![(0, 0), (1, 0)],
-    });
+    }));
     program_with(kind, "2x6xf32 f32", "2x5xf32", |b| vec![b.sum("f32")])
 }
 
 pub(crate) fn select_and_scatter() -> Module {
-    let kind = OpKind::SelectAndScatter(WindowAttributes {
+    let kind = OpKind::SelectAndScatter(Box::new(WindowAttributes {
         sizes: vec![1, 2],
         strides: vec![1, 2],
         base_dilations: vec![1, 1],
         window_dilations: vec![1, 1],
         padding: vec![(0, 0), (0, 0)],
-    });
+    }));
     program_with(kind, "2x6xf32 2x3xf32 f32", "2x6xf32", |b| {
         vec![b.less("f32"), b.sum("f32")]
     })
