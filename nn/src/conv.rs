@@ -12,6 +12,7 @@ pub use self::transposed::ConvTransposeOptions;
 use crate::{
     Tensor,
     check::{Checked, check},
+    trace,
 };
 
 /// Padding of a window at the edges.
@@ -99,7 +100,7 @@ impl<'t> Tensor<'t> {
             return self.trace.error_like(Some(x));
         }
         if x.rank() < 2 || x.rank() != k.rank() {
-            let names = self.trace.names(&[self, kernel]);
+            let names = trace::names(&[self, kernel]);
             let message = format!(
                 "{x} with kernel {k}; expected [batch, spatial.., in] and [spatial.., in, out]{names}"
             );

@@ -33,11 +33,13 @@ use std::panic::Location;
 
 use halite_core::tree::Tree;
 
-use crate::{Tensor, Trace};
+use crate::{Tensor, Trace, context};
 use absent::no_gradient;
+pub(crate) use absent::without_gradient;
 use backward::{Back, Step, Tape, pull_back};
 pub use custom::CustomVjp;
 pub(crate) use custom::GradientRule;
+pub(crate) use left_out::leave_out;
 
 /// The gradient of `loss`, a float scalar, by every leaf of `wrt`; all leaves are floats. It is
 /// zero for a leaf that the loss does not depend on, and [`optim::update`](crate::optim::update)
@@ -84,7 +86,7 @@ fn checked_grad<'t>(
     described: impl Fn() -> Vec<String>,
 ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
     let (cx, location) = (loss.trace, Location::caller());
-    cx.took_gradient();
+    context::took_gradient(cx);
     let ty = loss.ty();
     if ty.rank() != 0 || !ty.dtype().is_float() {
         let advice = if ty.dtype().is_float() {
@@ -159,7 +161,7 @@ fn used<'t>(
     let mut used: Vec<bool> = gradients.iter().map(Option::is_some).collect();
     if used.contains(&false) {
         for output in outputs {
-            let depends = trace.depends_on(output.id, leaves);
+            let depends = trace.recording.borrow().depends_on(output.id, leaves);
             used.iter_mut()
                 .zip(depends)
                 .for_each(|(used, depends)| *used |= depends);
@@ -169,7 +171,7 @@ fn used<'t>(
 }
 
 /// The gradients, and zeros for leaves without one. Zeros of leaves that are not used are
-/// remembered as such: see [`Trace::without_gradient`].
+/// remembered as such: see [`without_gradient`].
 fn or_zeros<'t>(
     trace: &'t Trace,
     leaves: &[Tensor<'t>],

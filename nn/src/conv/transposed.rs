@@ -6,6 +6,7 @@ use super::{ConvOptions, Padding, spread};
 use crate::{
     Tensor,
     check::{Checked, check},
+    trace,
 };
 
 /// Options of a transposed convolution, as in `torch.nn.ConvTranspose2d`. An empty list means the
@@ -77,7 +78,7 @@ impl<'t> Tensor<'t> {
     ) -> Checked<'t, Vec<Spatial>> {
         let (x, k) = (self.ty(), kernel.ty());
         let fail = |message: String| {
-            let names = self.trace.names(&[self, kernel]);
+            let names = trace::names(&[self, kernel]);
             Err((self.trace).fail(OP, message + &names, Some(x.clone())))
         };
         let groups = options.groups.max(1);

@@ -3,7 +3,7 @@ use std::fmt;
 use halite_core::{DType, Error, Family, Result, Tree, tree::Of};
 
 use super::{Gradient, Named, Optimizer, groups::unmatched};
-use crate::{Param, Pattern, Schedule, Tensor, Trace};
+use crate::{Param, Pattern, Schedule, Tensor, Trace, grad};
 
 /// An optimizer that begins later with some parameters: see [`Optimizer::unfreeze`].
 #[derive(Clone)]
@@ -89,7 +89,7 @@ pub fn without_frozen<'t, M: Tree<Leaf = Param>, O: Optimizer>(
     grads: Of<M, Tensor<'t>>,
 ) -> Of<M, Tensor<'t>> {
     let grads = grads.into_leaves();
-    let none = cx.without_gradient(&grads);
+    let none = grad::without_gradient(cx, &grads);
     let leaves = model.named().into_iter().zip(grads);
     let active = leaves.map(|((path, param), grad)| {
         let first = optimizer.first_update(Named { path: &path, param });
