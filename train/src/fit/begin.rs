@@ -57,7 +57,7 @@ where
             progress.message(&left_out);
         }
         progress.waiting_for("compiling the training step");
-        let mut now = match self.saved.take() {
+        let now = match self.saved.take() {
             Some(saved) => self.restore(saved)?,
             None => self.initialize()?,
         };
@@ -79,12 +79,6 @@ where
         if has_steps && self.callbacks.checkpointing.is_some() {
             // Its choice is printed before the first step.
             self.choose_mode()?;
-        }
-        // No process starts a step before all have compiled it.
-        self.agree(&mut now)?;
-        if now.run.resumed_from_step.is_some() {
-            // Several processes use the time that they agreed on: each has its own clock.
-            now.validated.seconds = now.seconds();
         }
         Ok(now)
     }
