@@ -126,9 +126,10 @@ impl Prefetch {
         };
         // The arrays have the rows of all processes where their devices are those of all.
         let is_own = |sharding: &Arc<Sharding>| client.addresses(sharding.mesh().devices());
-        let of = match shardings.iter().all(is_own) {
-            true => 1,
-            false => batches.loader().options().shard.of,
+        let of = if shardings.iter().all(is_own) {
+            1
+        } else {
+            batches.loader().options().shard.of
         };
         for (sharding, ty) in shardings.iter().zip(&types) {
             sharding.shard_type(&whole_type(ty, 0, of))?;

@@ -240,9 +240,12 @@ impl<'m> Generator<'m> {
     fn until_context_is_full(&mut self, run: &mut Run<'_>) -> Result<()> {
         let context = self.model.config.context_length;
         let form = run.options.sampling.form();
-        let kept = |tokens: usize| match tokens <= context {
-            true => tokens,
-            false => (context / 2).max(1),
+        let kept = |tokens: usize| {
+            if tokens <= context {
+                tokens
+            } else {
+                (context / 2).max(1)
+            }
         };
         let longest = run
             .sequences
@@ -357,9 +360,10 @@ impl<'m> Generator<'m> {
             last: scalar(longest - 1)?,
             first: first()?,
             drawn: scalar(run.drawn())?,
-            seen: match form.has_penalty {
-                true => Some(upload(&run.seen(self.model.config.vocab_size)?)?),
-                false => None,
+            seen: if form.has_penalty {
+                Some(upload(&run.seen(self.model.config.vocab_size)?)?)
+            } else {
+                None
             },
         };
         Ok((prompts, first()?))

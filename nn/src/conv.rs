@@ -356,11 +356,12 @@ impl<'t> Tensor<'t> {
             return Ok(vec![1; count]);
         }
         self.check_count("window", what, values.len(), count)?;
-        match values.iter().all(|&value| value > 0) {
-            true => Ok(values.to_vec()),
-            false => Err(self.mistake("window", || {
+        if values.iter().all(|&value| value > 0) {
+            Ok(values.to_vec())
+        } else {
+            Err(self.mistake("window", || {
                 format!("{what} {values:?}: each must be at least 1")
-            })),
+            }))
         }
     }
 }

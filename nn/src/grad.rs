@@ -128,9 +128,10 @@ fn checked_grad<'t>(
 /// A leaf in messages: its name, or its path in the tree, with its type.
 fn described((path, leaf): (String, &Tensor<'_>)) -> String {
     let name = leaf.name().map_or(path, |name| name.to_string());
-    match name.is_empty() {
-        true => format!("a tensor {}", leaf.ty()),
-        false => format!("`{name}` ({})", leaf.ty()),
+    if name.is_empty() {
+        format!("a tensor {}", leaf.ty())
+    } else {
+        format!("`{name}` ({})", leaf.ty())
     }
 }
 

@@ -343,9 +343,10 @@ pub(crate) fn class_index(target: Tensor<'_>, ignored: Option<i32>) -> Tensor<'_
     if holds_all(dtype) {
         return index;
     }
-    let fits = match dtype.is_signed_integer() {
-        true => target.ge(low).and(target.le(high)),
-        false => target.le(high),
+    let fits = if dtype.is_signed_integer() {
+        target.ge(low).and(target.le(high))
+    } else {
+        target.le(high)
     };
     let none = if ignored == Some(i32::MIN) {
         low + 1.0

@@ -177,9 +177,10 @@ impl<'t> Call<'_, 't> {
             );
             return self.fail(cx, message);
         }
-        match outputs.iter().all(|output| cx.can_use(*output)) {
-            true => Ok(outputs),
-            false => self.fail(cx, format!("an output {STRAY}")),
+        if outputs.iter().all(|output| cx.can_use(*output)) {
+            Ok(outputs)
+        } else {
+            self.fail(cx, format!("an output {STRAY}"))
         }
     }
 

@@ -155,9 +155,10 @@ fn line(text: &str, embedding: &[f32]) -> String {
     let mut line = format!("{{\"text\":{},\"embedding\":[", json!(text));
     for (index, value) in embedding.iter().enumerate() {
         let comma = if index > 0 { "," } else { "" };
-        match value.is_finite() {
-            true => write!(line, "{comma}{value}"),
-            false => write!(line, "{comma}null"),
+        if value.is_finite() {
+            write!(line, "{comma}{value}")
+        } else {
+            write!(line, "{comma}null")
         }
         .expect("writing to a string does not fail");
     }

@@ -138,9 +138,10 @@ impl PlanCommand {
             Ok(plan) => plan,
             Err(error) => return Ok(super::say_error(&error)),
         };
-        match self.json {
-            true => say!("{}", serde_json::json!(plan)),
-            false => say!("{plan}"),
+        if self.json {
+            say!("{}", serde_json::json!(plan))
+        } else {
+            say!("{plan}")
         }
         Ok(code_of([&plan]))
     }

@@ -264,9 +264,12 @@ fn header(ids: &[String], outputs: &Outputs) -> Vec<String> {
 
 /// Index of the largest value; the first of equals.
 fn largest(values: &[f32]) -> usize {
-    let larger = |best: usize, index: usize| match values[index] > values[best] {
-        true => index,
-        false => best,
+    let larger = |best: usize, index: usize| {
+        if values[index] > values[best] {
+            index
+        } else {
+            best
+        }
     };
     (0..values.len()).reduce(larger).unwrap_or_default()
 }
@@ -278,9 +281,10 @@ fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
         if place > 0 {
             line.push(',');
         }
-        match cell.contains([',', '"', '\n', '\r']) {
-            true => _ = write!(line, "\"{}\"", cell.replace('"', "\"\"")),
-            false => line.push_str(cell),
+        if cell.contains([',', '"', '\n', '\r']) {
+            _ = write!(line, "\"{}\"", cell.replace('"', "\"\""))
+        } else {
+            line.push_str(cell)
         }
     }
     line.push('\n');

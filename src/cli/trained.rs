@@ -28,9 +28,12 @@ pub(super) const CLASSES: &str = "classes.txt";
 /// Names of labels as the property `labels` of a run: the header of a CSV file.
 pub(super) fn labels_in_line(labels: &[String]) -> String {
     let is_plain = |label: &str| !label.contains([',', ';', '\t', '"', '\n', '\r']);
-    let cell = |label: &String| match is_plain(label) {
-        true => label.clone(),
-        false => format!("\"{}\"", label.replace('"', "\"\"")),
+    let cell = |label: &String| {
+        if is_plain(label) {
+            label.clone()
+        } else {
+            format!("\"{}\"", label.replace('"', "\"\""))
+        }
     };
     labels.iter().map(cell).collect::<Vec<_>>().join(",")
 }
@@ -84,13 +87,14 @@ impl Trained {
             values: saved.properties()?,
         };
         let model: Classifier = properties.parsed("--model")?;
-        let transforms = match properties.values.contains_key("transforms") {
-            true => properties.parsed::<Transforms>("transforms")?,
+        let transforms = if properties.values.contains_key("transforms") {
+            properties.parsed::<Transforms>("transforms")?
+        } else {
             // As `halite train imagenet` prepares images.
-            false => Transforms::from(Framing {
+            Transforms::from(Framing {
                 side: properties.parsed("--side")?,
                 ..model.framing()
-            }),
+            })
         };
         let outputs = match properties.values.get("labels") {
             Some(labels) => Outputs::Labels(labels_of_line(labels)?),

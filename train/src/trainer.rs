@@ -208,16 +208,13 @@ impl Trainer {
              `{first}`{others} together",
             short_name::<O>()
         );
-        match self.is_default_strategy {
-            true => {
-                let data_parallel = Strategy::data_parallel();
-                let message = format!("strategy `{data_parallel}`: {reason}");
-                Ok((data_parallel, Some(message)))
-            }
-            false => {
-                let message = format!("{reason}; use `dp` (--strategy dp), or another optimizer");
-                Err(Error::new(ErrorKind::Unsupported, "strategy", message))
-            }
+        if self.is_default_strategy {
+            let data_parallel = Strategy::data_parallel();
+            let message = format!("strategy `{data_parallel}`: {reason}");
+            Ok((data_parallel, Some(message)))
+        } else {
+            let message = format!("{reason}; use `dp` (--strategy dp), or another optimizer");
+            Err(Error::new(ErrorKind::Unsupported, "strategy", message))
         }
     }
 
@@ -236,9 +233,10 @@ impl Trainer {
         let train = self.training::<K>(Arc::new(train));
         let train = train.map_err(|error| of_data("training data", &error))?;
         let is_off = self.options.limit_val_batches.is_some_and(Limit::is_none);
-        let sets = match is_off {
-            true => Vec::new(),
-            false => validation.into_sets(),
+        let sets = if is_off {
+            Vec::new()
+        } else {
+            validation.into_sets()
         };
         let mut validation = Vec::new();
         for (name, data) in sets {

@@ -115,10 +115,13 @@ impl<D: Dataset> Mixup<D> {
     /// Writes the mixture of `into`, which has the first sample, and of `other`.
     fn mix(&self, into: &mut SampleMut<'_>, other: Sample<'_>, random: &mut Random) -> Result<()> {
         let (method, alpha) = match (self.mixup, self.cutmix) {
-            (Some(mixup), Some(cutmix)) => match random.chance(0.5) {
-                true => (Method::Mixup, mixup),
-                false => (Method::CutMix, cutmix),
-            },
+            (Some(mixup), Some(cutmix)) => {
+                if random.chance(0.5) {
+                    (Method::Mixup, mixup)
+                } else {
+                    (Method::CutMix, cutmix)
+                }
+            }
             (Some(mixup), None) => (Method::Mixup, mixup),
             (None, Some(cutmix)) => (Method::CutMix, cutmix),
             (None, None) => return Ok(()),
@@ -200,12 +203,11 @@ fn field_of(dataset: &impl Dataset, name: &str) -> Result<usize> {
 }
 
 fn checked(alpha: f64) -> Result<f64> {
-    match (1e-3..=1e6).contains(&alpha) {
-        true => Ok(alpha),
-        false => {
-            let message = format!("alpha {alpha}; expected 1e-3 to 1e6, such as 0.2");
-            Err(Error::invalid("mixup", message))
-        }
+    if (1e-3..=1e6).contains(&alpha) {
+        Ok(alpha)
+    } else {
+        let message = format!("alpha {alpha}; expected 1e-3 to 1e6, such as 0.2");
+        Err(Error::invalid("mixup", message))
     }
 }
 

@@ -251,9 +251,10 @@ impl Dataset for ImageFolder {
             format!("{label} {path}")
         });
         // Without random steps, as versions before them described it.
-        let transforms = match self.transforms.is_random() {
-            true => self.transforms.to_string(),
-            false => format!("{:?}", self.transforms.framing),
+        let transforms = if self.transforms.is_random() {
+            self.transforms.to_string()
+        } else {
+            format!("{:?}", self.transforms.framing)
         };
         let described = [transforms, digest_of_some(self)?];
         Some(digest_of(described.into_iter().chain(listed)))

@@ -55,9 +55,10 @@ const RESIZE: &str = "resize";
 pub(super) fn resized(image: View<'_>, dims: [usize; 2], filter: Filter) -> Result<Pixels> {
     check_size(image, dims)?;
     let mut pixels = Pixels::zeros(dims);
-    match dims == [image.height, image.width] {
-        true => pixels.bytes.copy_from_slice(image.bytes),
-        false => resize_into(image, dims, filter, &mut pixels.bytes)?,
+    if dims == [image.height, image.width] {
+        pixels.bytes.copy_from_slice(image.bytes)
+    } else {
+        resize_into(image, dims, filter, &mut pixels.bytes)?
     }
     Ok(pixels)
 }

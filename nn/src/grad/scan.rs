@@ -181,11 +181,14 @@ impl<'a, 't> BackwardScan<'a, 't> {
         let (primals, residuals) = slices.split_at(self.primals.len());
         let mut primals = primals.iter().copied();
         let primals: Vec<Tensor<'t>> = (self.linear.primals.iter())
-            .map(|&input| match input < self.first_scanned {
-                true => self.step.x(input),
-                false => primals
-                    .next()
-                    .expect("a slice of each scanned input in use"),
+            .map(|&input| {
+                if input < self.first_scanned {
+                    self.step.x(input)
+                } else {
+                    primals
+                        .next()
+                        .expect("a slice of each scanned input in use")
+                }
             })
             .collect();
         let given = BackwardInputs {

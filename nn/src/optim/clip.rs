@@ -144,12 +144,13 @@ impl<'t> GlobalNorm<'t> {
         // type.
         let factor = root.is_finite().select(factor, f64::NAN);
         let leaves = grads.into_leaves().into_iter().zip(model.leaves());
-        let scaled = leaves.map(|(grad, description)| match description.trainable {
-            true => {
+        let scaled = leaves.map(|(grad, description)| {
+            if description.trainable {
                 let wide = grad.convert(norm.dtype());
                 (wide * to_scale_or_one * factor).convert(grad.dtype())
+            } else {
+                grad
             }
-            false => grad,
         });
         model.rebuild(scaled.collect::<Vec<_>>())
     }

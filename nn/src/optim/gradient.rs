@@ -130,9 +130,10 @@ impl<'t> Gradient<'t, '_> {
     #[track_caller]
     fn layer_scale(&self, x: Tensor<'t>) -> Tensor<'t> {
         let dims = self.layer_dims();
-        match x.dims().contains(&0) {
-            true => x.sum_keep(&dims).ones_like(),
-            false => power_of_two(x.abs().max_keep(&dims)),
+        if x.dims().contains(&0) {
+            x.sum_keep(&dims).ones_like()
+        } else {
+            power_of_two(x.abs().max_keep(&dims))
         }
     }
 

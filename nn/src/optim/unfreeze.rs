@@ -45,9 +45,10 @@ impl<O: Optimizer> Optimizer for Unfreeze<O> {
 
     fn first_update(&self, named: Named<'_>) -> u64 {
         let before = self.optimizer.first_update(named);
-        match self.pattern.matches(named.path) {
-            true => before.max(self.first),
-            false => before,
+        if self.pattern.matches(named.path) {
+            before.max(self.first)
+        } else {
+            before
         }
     }
 
@@ -93,9 +94,10 @@ pub fn without_frozen<'t, M: Tree<Leaf = Param>, O: Optimizer>(
     let leaves = model.named().into_iter().zip(grads);
     let active = leaves.map(|((path, param), grad)| {
         let first = optimizer.first_update(Named { path: &path, param });
-        match param.trainable && first > 0 && !none.contains_key(&grad.id) {
-            true => is_active(step, first).select(grad, grad.zeros_like()),
-            false => grad,
+        if param.trainable && first > 0 && !none.contains_key(&grad.id) {
+            is_active(step, first).select(grad, grad.zeros_like())
+        } else {
+            grad
         }
     });
     model.rebuild(active.collect::<Vec<_>>())

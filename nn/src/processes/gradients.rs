@@ -80,13 +80,12 @@ fn mean_by<'t>(
     let counts = loss.weight.ne(0.0);
     let weighted = |gradient: &Tensor<'t>| {
         let gradient = gradient.convert(wide(gradient.dtype()));
-        match is_total {
-            true => gradient,
+        if is_total {
+            gradient
+        } else {
             // 0 times what is not finite is not 0.
-            false => {
-                let weight = loss.weight.convert(gradient.dtype());
-                counts.select(gradient * weight, 0.0)
-            }
+            let weight = loss.weight.convert(gradient.dtype());
+            counts.select(gradient * weight, 0.0)
         }
     };
     let kept = 0..gradients.len();
@@ -107,9 +106,10 @@ fn mean_by<'t>(
     let mut sums = sums.map(|(sum, scalar)| sum.convert(scalar.dtype()));
     let mut next = || sums.next().expect("a sum for each scalar");
     let (total, weight) = (next(), next());
-    let (weight, divisor) = match is_total {
-        true => (loss.weight, None),
-        false => (weight, Some(weight.eq(0.0).select(weight + 1.0, weight))),
+    let (weight, divisor) = if is_total {
+        (loss.weight, None)
+    } else {
+        (weight, Some(weight.eq(0.0).select(weight + 1.0, weight)))
     };
     let mut means = gradients;
     for (index, sum) in kept.into_iter().zip(shards) {

@@ -198,9 +198,10 @@ impl Text {
                 check_adapters(&names, &alone).is_ok()
             };
             let saved: Vec<String> = layers.filter(is_saved).collect();
-            match saved.is_empty() {
-                true => error,
-                false => error.with_note(&format!("--lora-targets {} works", saved.join(","))),
+            if saved.is_empty() {
+                error
+            } else {
+                error.with_note(&format!("--lora-targets {} works", saved.join(",")))
             }
         })
     }
@@ -311,9 +312,10 @@ impl Text {
             Some(dropout) => trainer.property("--dropout", dropout),
             None => trainer,
         };
-        let trainer = match self.ignore_key.is_empty() {
-            true => trainer,
-            false => trainer.property("--ignore-key", self.ignore_key.join(",")),
+        let trainer = if self.ignore_key.is_empty() {
+            trainer
+        } else {
+            trainer.property("--ignore-key", self.ignore_key.join(","))
         };
         let trainer = match self.lora {
             Some(_) => trainer.frozen_from(self.model.display().to_string()),

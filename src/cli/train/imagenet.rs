@@ -229,9 +229,10 @@ impl ClassifierVisitor for Training<'_> {
             .schedule(&command.rate, self.images.sets.train.len())?;
         let options = training_options(&command.run.options.numerics, schedule, None);
         let side = command.framing().side;
-        match classifier.is_transformer {
-            true => self.train(task.adamw_step(side, classifier.net, &options), loaded),
-            false => self.train(task.sgd_step(side, classifier.net, &options), loaded),
+        if classifier.is_transformer {
+            self.train(task.adamw_step(side, classifier.net, &options), loaded)
+        } else {
+            self.train(task.sgd_step(side, classifier.net, &options), loaded)
         }
     }
 }
@@ -258,9 +259,10 @@ impl Training<'_> {
             .property("--side", command.framing().side)
             .property("normalization", step.task.normalization);
         // As before it was one: runs of those versions resume.
-        let trainer = match command.label_smoothing == ClassifyColor::<M>::LABEL_SMOOTHING {
-            true => trainer,
-            false => trainer.property("--label-smoothing", command.label_smoothing),
+        let trainer = if command.label_smoothing == ClassifyColor::<M>::LABEL_SMOOTHING {
+            trainer
+        } else {
+            trainer.property("--label-smoothing", command.label_smoothing)
         };
         let trainer = run.sharded(command.rate.of_run(trainer), count, &step, &train)?;
         let times = command.benchmark.then(StepTimes::default);

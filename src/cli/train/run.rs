@@ -114,14 +114,15 @@ impl Run {
         let opened = accelerator.open_with(&options, bar)?;
         profile::opened(&opened.driver);
         // In a job, the devices of all processes, where the client has them.
-        let mut devices = match self.is_alone() {
-            true => opened.client.local_devices(),
-            false => opened
+        let mut devices = if self.is_alone() {
+            opened.client.local_devices()
+        } else {
+            opened
                 .client
                 .devices()
                 .iter()
                 .map(|device| device.id())
-                .collect(),
+                .collect()
         };
         if let Some(count) = requested {
             if count > devices.len() {
@@ -249,9 +250,10 @@ impl Run {
 
     /// Returns the schedule of a run on this many training samples. A range test replaces the rate.
     pub(super) fn schedule(&self, rate: &RateArgs, samples: usize) -> Result<Schedule> {
-        match self.range_test {
-            true => Ok(rate.constant()),
-            false => rate.schedule(&self.options, samples),
+        if self.range_test {
+            Ok(rate.constant())
+        } else {
+            rate.schedule(&self.options, samples)
         }
     }
 

@@ -151,9 +151,10 @@ impl Text {
         // A program on the devices of several processes runs in all of them.
         let is_shared = !client.addresses(trainer.mesh().devices());
         let samples = self.sample > 0 && fitted.stopped_by.is_none();
-        let text = match samples && (is_coordinator || is_shared) {
-            true => Some(self.generated(&client, &fitted, &tokenizer, &prompt)?),
-            false => None,
+        let text = if samples && (is_coordinator || is_shared) {
+            Some(self.generated(&client, &fitted, &tokenizer, &prompt)?)
+        } else {
+            None
         };
         if !is_coordinator {
             return Ok(code);
@@ -226,9 +227,10 @@ impl Text {
 /// Prints the perplexity of the validation data, or of the training where nothing was validated.
 fn say_perplexity(fitted: &Fitted<LanguageModel>) {
     let report = &fitted.report;
-    let of = match report.metrics == report.train_metrics {
-        true => " in training",
-        false => "",
+    let of = if report.metrics == report.train_metrics {
+        " in training"
+    } else {
+        ""
     };
     if let Some(loss) = report.metrics.get("loss") {
         say!(

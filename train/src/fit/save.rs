@@ -76,14 +76,15 @@ fn available_memory() -> Option<u64> {
 /// The message of the chosen mode.
 fn saving(bytes: u64, copies: bool) -> String {
     let megabytes = bytes as f64 / 1e6;
-    match copies {
-        true => format!(
+    if copies {
+        format!(
             "checkpoints: {megabytes:.1} MB, copied to host memory and written while training continues"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "checkpoints: {megabytes:.1} MB, streamed to the disk while training waits \
              (`--checkpoint-mode copy` takes as much host memory, and training continues)"
-        ),
+        )
     }
 }
 
@@ -222,19 +223,18 @@ where
         let (limits, stop) = (*self.now.in_flight.limits(), || self.fit.stop.is_set());
         let order = (share.as_ref()).map_or_else(|| chosen.clone(), Share::order);
         let mut whole = WholeArrays::new(self.fit.gather.as_ref(), named, order, limits, &stop);
-        let (arrays, server) = match self.fit.saves_copies() {
-            true => (
+        let (arrays, server) = if self.fit.saves_copies() {
+            (
                 StateArrays::Copied(copies(&mut whole, &chosen, spare)?),
                 None,
-            ),
-            false => {
-                let types = chosen.iter().map(|&index| {
-                    let (path, array) = whole.named(index);
-                    (path.to_string(), array.ty().clone())
-                });
-                let (stream, server) = StateStream::new(types.collect());
-                (StateArrays::Streamed(stream), Some(server))
-            }
+            )
+        } else {
+            let types = chosen.iter().map(|&index| {
+                let (path, array) = whole.named(index);
+                (path.to_string(), array.ty().clone())
+            });
+            let (stream, server) = StateStream::new(types.collect());
+            (StateArrays::Streamed(stream), Some(server))
         };
         let mut checkpoint = PendingCheckpoint::new(position, arrays, share, metadata);
         self.fit

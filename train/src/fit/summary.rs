@@ -124,14 +124,16 @@ where
         let activity = client.metrics().activity().since(&self.fit.before);
         let (counted, measured) = (activity.counters, self.measured());
         // Findings are about training, and a validation alone has none.
-        let mut findings = match self.now.run.step > self.now.first {
-            true => self.findings(activity),
-            false => Vec::new(),
+        let mut findings = if self.now.run.step > self.now.first {
+            self.findings(activity)
+        } else {
+            Vec::new()
         };
         findings.extend(findings_of_processes(&processes));
-        let skipped_samples = match processes.is_empty() {
-            true => self.fit.skipped_samples(),
-            false => processes.iter().map(|one| one.skipped_samples).sum(),
+        let skipped_samples = if processes.is_empty() {
+            self.fit.skipped_samples()
+        } else {
+            processes.iter().map(|one| one.skipped_samples).sum()
         };
         let validation = self.now.validated.scores.as_ref();
         let last = validation.map_or(&self.now.run.train_metrics, |scores| &scores.values);

@@ -76,9 +76,10 @@ pub(crate) fn discover<K: Task>(
         cx.set_processes(processes, cx.scalar(0.0, DType::U32));
         set_samples(&cx, &leaves);
     }
-    let updates = match pass.is_training {
-        true => task.updates(),
-        false => &[],
+    let updates = if pass.is_training {
+        task.updates()
+    } else {
+        &[]
     };
     let loss = losses(updates, &cx, &model, &batch);
     let loss = loss.unwrap_or_else(|| task.loss(&cx, &model, &batch));

@@ -58,9 +58,10 @@ where
                 // It is there when the launch before is done.
                 cx.set_processes(processes, shards[0].sum_all());
             }
-            let whole = match is_divided {
-                true => cx.gather_process_shards("averages", &shards, &types),
-                false => shards.clone(),
+            let whole = if is_divided {
+                cx.gather_process_shards("averages", &shards, &types)
+            } else {
+                shards.clone()
             };
             let own = model.leaves();
             let starts = places
@@ -68,9 +69,10 @@ where
                 .zip(whole)
                 .map(|(&(place, is_state), average)| {
                     let of_model = || own[place].convert(average.dtype());
-                    match is_state {
-                        true => is_first.select(of_model(), average),
-                        false => average,
+                    if is_state {
+                        is_first.select(of_model(), average)
+                    } else {
+                        average
                     }
                 });
             let whole = averages.with_leaves(starts.collect::<Vec<_>>());
@@ -94,9 +96,10 @@ where
                         return shard;
                     }
                     let statistic = cx.updated(*leaves[place]).convert(shard.dtype());
-                    match is_divided {
-                        true => cx.process_shards(&[statistic])[0],
-                        false => statistic,
+                    if is_divided {
+                        cx.process_shards(&[statistic])[0]
+                    } else {
+                        statistic
                     }
                 });
             let next = averages.with_leaves(next.collect::<Vec<_>>());

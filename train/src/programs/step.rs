@@ -151,11 +151,12 @@ where
         };
         let extras = Extras {
             counts_skipped: options.on_not_finite == OnNotFinite::Skip,
-            watched: match options.detect_anomaly {
-                true => (updates.iter())
+            watched: if options.detect_anomaly {
+                (updates.iter())
                     .flat_map(|update| update.trained_paths(&***params))
-                    .collect(),
-                false => Arc::default(),
+                    .collect()
+            } else {
+                Arc::default()
             },
         };
         let metrics = discover(&***task, &types, batch, &pass)?.of_step(precision, extras);

@@ -141,9 +141,10 @@ impl AdapterConfig {
     }
 
     fn scale(&self, rank: usize, alpha: f64) -> f64 {
-        match self.is_stabilized {
-            true => alpha / (rank as f64).sqrt(),
-            false => alpha / rank as f64,
+        if self.is_stabilized {
+            alpha / (rank as f64).sqrt()
+        } else {
+            alpha / rank as f64
         }
     }
 

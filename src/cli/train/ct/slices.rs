@@ -45,9 +45,10 @@ impl Ct {
             );
             return Err(Error::invalid("train ct", message));
         }
-        match self.fake_data {
-            true => self.generated(),
-            false => self.of_table(),
+        if self.fake_data {
+            self.generated()
+        } else {
+            self.of_table()
         }
     }
 

@@ -77,16 +77,18 @@ impl TrainerBuilder {
         let group = self.processes.filter(|group| group.size() > 1);
         let patience = self.options.process_timeout.unwrap_or(PROCESS_TIMEOUT);
         // Programs that run on the devices of all exchange nothing through the group.
-        let lanes = match spans_processes {
-            true => &Mesh::single(mesh.devices()[0]),
-            false => &*mesh,
+        let lanes = if spans_processes {
+            &Mesh::single(mesh.devices()[0])
+        } else {
+            &*mesh
         };
         let processes = group.map(|group| Processes::new(&group, lanes, patience));
         let processes = processes.transpose()?;
         let rank = processes.as_ref().map_or(0, Processes::rank);
-        let count = match spans_processes {
-            true => 1,
-            false => processes.as_ref().map_or(1, Processes::size),
+        let count = if spans_processes {
+            1
+        } else {
+            processes.as_ref().map_or(1, Processes::size)
         };
         let mut options = self.options.resolved();
         if rank > 0 {
