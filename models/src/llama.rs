@@ -283,16 +283,11 @@ fn gguf_config(source: &Pretrained) -> Result<(String, TransformerConfig)> {
             fields.size(&key("feed_forward_length")),
         )
     };
-    let head = head_size.unwrap_or(hidden_size / heads);
-    for name in ["rope.dimension_count", "attention.value_length"] {
-        let size = fields.size_or(&key(name), head);
-        if size != head {
-            let name = key(name);
-            fields.problem(format!(
-                "`{name}` is {size}; supported: {head}, the size of a head"
-            ));
-        }
-    }
+    check_head_sizes(
+        &mut fields,
+        &architecture,
+        head_size.unwrap_or(hidden_size / heads),
+    );
     let has_factors = dims("rope_freqs.weight").is_some();
     if scaling.is_some() && has_factors {
         fields.problem(
@@ -307,6 +302,18 @@ fn gguf_config(source: &Pretrained) -> Result<(String, TransformerConfig)> {
         config.positions = Positions::Rotary { theta, scaling };
     }
     Ok((architecture.to_owned(), config))
+}
+
+/// Notes heads that are rotated in part, or whose values have another size.
+fn check_head_sizes(fields: &mut Config<'_>, architecture: &str, head: usize) {
+    for name in ["rope.dimension_count", "attention.value_length"] {
+        let size = fields.size_or(&format!("{architecture}.{name}"), head);
+        if size != head {
+            fields.problem(format!(
+                "`{architecture}.{name}` is {size}; supported: {head}, the size of a head"
+            ));
+        }
+    }
 }
 
 /// The scaling of rotary positions in a GGUF file. As in llama.cpp, a factor without a type scales

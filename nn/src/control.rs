@@ -316,11 +316,12 @@ fn usable<'t, T: Tree<Leaf = Tensor<'t>>>(
 fn same_types<'t, T: Tree<Leaf = Tensor<'t>>>(
     cx: &'t Trace,
     op: &str,
-    [left_name, right_name]: [&str; 2],
+    names: [&str; 2],
     left: &T,
     right: &T,
     location: &'static Location<'static>,
 ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
+    let [left_name, right_name] = names;
     let leaves = usable(cx, op, right, location)?;
     if let Err(error) = same_structure(left, right) {
         let message = format!("{left_name} and {right_name} differ: {error}");

@@ -126,7 +126,8 @@ fn checked_grad<'t>(
 }
 
 /// A leaf in messages: its name, or its path in the tree, with its type.
-fn described((path, leaf): (String, &Tensor<'_>)) -> String {
+fn described(named: (String, &Tensor<'_>)) -> String {
+    let (path, leaf) = named;
     let name = leaf.name().map_or(path, |name| name.to_string());
     if name.is_empty() {
         format!("a tensor {}", leaf.ty())

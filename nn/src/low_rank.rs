@@ -103,7 +103,8 @@ impl<'t> LowRank<'t> {
     }
 
     /// This of one layer, given its parts.
-    pub(crate) fn of_layer(spec: Spec, [base, a, b]: [Tensor<'t>; 3]) -> Self {
+    pub(crate) fn of_layer(spec: Spec, parts: [Tensor<'t>; 3]) -> Self {
+        let [base, a, b] = parts;
         let stacked = spec.stacked.saturating_sub(1);
         let spec = Spec { stacked, ..spec };
         LowRank { base, a, b, spec }

@@ -280,7 +280,7 @@ fn trace_iteration<'t>(
     let slices = scanned.iter().map(|x| slice(&x.ty()));
     let carried = initial.iter().map(|leaf| leaf.ty());
     let types: Vec<TensorType> = carried.chain(slices).chain(key).collect();
-    let (mut region, ((outputs, mut side), drawn)) = cx.region(&types, |inputs| {
+    let (region, ((outputs, mut side), drawn)) = cx.region(&types, |inputs| {
         let (carried, rest) = inputs.split_at(initial.len());
         let (slices, key) = rest.split_at(scanned.len());
         context::with_key(cx, key.first().copied(), 0, || {
@@ -288,56 +288,72 @@ fn trace_iteration<'t>(
             context::with_own_side_outputs(cx, || body(carried, slices))
         })
     });
-    let (mut next, stacked) = outputs?;
-    let inputs: Vec<Id> = region.inputs.clone();
-    let (mut slices, mut states) = (Vec::new(), Vec::new());
-    let mut wrong = None;
+    let (next, stacked) = outputs?;
     // Only the last value of a state counts.
     let all = std::mem::take(&mut side.updates);
+    let inputs: Vec<Id> = region.inputs.clone();
+    let mut iteration = Iteration {
+        region,
+        next,
+        stacked,
+        side,
+        slices: Vec::new(),
+        states: Vec::new(),
+        draws: drawn > 0,
+    };
+    let mut wrong = None;
     for (index, &(state, value)) in all.iter().enumerate() {
         if all[index + 1..].iter().any(|(later, _)| *later == state) {
             continue;
         }
-        match inputs.iter().position(|input| *input == state) {
-            Some(slice) if slice >= initial.len() => {
-                side.updates.push((state, value));
-                slices.push(slice - initial.len());
+        let input = inputs.iter().position(|input| *input == state);
+        let updated = iteration.update(cx, initial.len(), input, [state, value]);
+        if let Err(message) = updated {
+            wrong = Some(cx.fail_at(location, "update", message, None));
+        }
+    }
+    wrong.map_or(Ok(iteration), Err)
+}
+
+impl<'t> Iteration<'t> {
+    /// Adds a state and its value after the iteration. `input` is its index among the inputs of the
+    /// region, of which the first ones are the `carried` values, if it is one.
+    fn update(
+        &mut self,
+        cx: &'t Trace,
+        carried: usize,
+        input: Option<usize>,
+        update: [Id; 2],
+    ) -> Result<(), String> {
+        let [state, value] = update;
+        match input {
+            Some(slice) if slice >= carried => {
+                self.side.updates.push((state, value));
+                self.slices.push(slice - carried);
             }
-            Some(carried) if [state, value].contains(&next[carried].id) => {
-                next[carried] = cx.tensor(value);
+            Some(carried) if update.contains(&self.next[carried].id) => {
+                self.next[carried] = cx.tensor(value);
             }
             Some(_) => {
                 let message = "a state that is carried is updated, and the body returns another \
                                value for it; return `cx.updated(state)`";
-                wrong = Some(cx.fail_at(location, "update", message.to_string(), None));
+                return Err(message.to_string());
             }
             None if cx.tensor(state).ty() != cx.tensor(value).ty() => {
-                let [state, value] = [state, value].map(|id| cx.tensor(id).ty());
-                let message = format!(
+                let [state, value] = update.map(|id| cx.tensor(id).ty());
+                return Err(format!(
                     "the state is {state}, its update is {value}; scan over the state to update \
                      a slice in each iteration, or give all of it"
-                );
-                wrong = Some(cx.fail_at(location, "update", message, None));
+                ));
             }
             None => {
-                let at = initial.len() + states.len();
-                region.inputs.insert(at, state);
-                next.insert(at, cx.tensor(value));
-                states.push(cx.tensor(state));
+                let at = carried + self.states.len();
+                self.region.inputs.insert(at, state);
+                self.next.insert(at, cx.tensor(value));
+                self.states.push(cx.tensor(state));
             }
         }
-    }
-    match wrong {
-        Some(error) => Err(error),
-        None => Ok(Iteration {
-            region,
-            next,
-            stacked,
-            side,
-            slices,
-            states,
-            draws: drawn > 0,
-        }),
+        Ok(())
     }
 }
 

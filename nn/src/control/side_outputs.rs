@@ -33,9 +33,10 @@ pub(super) fn without_side_outputs<R>(
 #[track_caller]
 pub(super) fn report<'t>(
     cx: &'t Trace,
-    (metrics, values): Reports<'t>,
+    reports: Reports<'t>,
     states: impl Iterator<Item = Tensor<'t>>,
 ) {
+    let (metrics, values) = reports;
     for (name, total, weight) in metrics {
         cx.metric(&name, Mean { total, weight });
     }

@@ -161,8 +161,9 @@ impl<'t> Gradient<'t, '_> {
         &self,
         direction: Tensor<'t>,
         rate: Tensor<'t>,
-        (weight_decay, decay): (f64, &Decay),
+        weight_decay: (f64, &Decay),
     ) -> Tensor<'t> {
+        let (weight_decay, decay) = weight_decay;
         let _site = self.cx().called_from(Location::caller());
         if weight_decay == 0.0 || !decay.applies(self.named) {
             return direction;

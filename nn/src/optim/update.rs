@@ -81,9 +81,10 @@ fn stepped<'t, O: Optimizer>(
     optimizer: &O,
     step: StepOf<'t>,
     named: Named<'_>,
-    [param, grad]: [Tensor<'t>; 2],
+    leaf: [Tensor<'t>; 2],
     slot: <O::Slot as Family>::Of<Tensor<'t>>,
 ) -> (Tensor<'t>, <O::Slot as Family>::Of<Tensor<'t>>) {
+    let [param, grad] = leaf;
     let dtype = wide(param.dtype());
     let cx = param.trace();
     let (first, frozen) = (optimizer.first_update(named), slot_leaves::<O>(&slot));

@@ -213,8 +213,9 @@ impl Text {
         lora: &Lora,
         published: &PretrainedModel<Transformer<Param>>,
         tokenizer: &Tokenizer,
-        (model, values): (Transformer<Param>, Transformer<Array>),
+        start: (Transformer<Param>, Transformer<Array>),
     ) -> Result<ExitCode> {
+        let (model, values) = start;
         let adapted = lora.adapt(model)?;
         let adapters = adapted.adapters.clone();
         let initial = adapters.initialize(&setting.client, self.run.options.seed)?;
@@ -246,8 +247,9 @@ impl Text {
         setting: Setting,
         published: &PretrainedModel<Transformer<Param>>,
         tokenizer: &Tokenizer,
-        (model, values): (Transformer<Param>, Transformer<Array>),
+        start: (Transformer<Param>, Transformer<Array>),
     ) -> Result<ExitCode> {
+        let (model, values) = start;
         let step = self.step(LanguageModel, model, &setting)?;
         let out = setting.out.clone();
         self.fit(setting, step, values, |model| {

@@ -10,7 +10,7 @@ use crate::{
     Task,
     callback::{PendingCheckpoint, StateArrays},
     callbacks::Checkpointing,
-    checkpoint::{Exact, Share, SpareMemory, StateStream, parts_of},
+    checkpoint::{Exact, Share, SpareMemory, StateServer, StateStream, parts_of},
     processes::{all_agree, check_replicas, patience_of_files},
     programs::ModelParams,
     resume::{Metadata, array_specs, held_arrays},
@@ -52,6 +52,15 @@ fn copies(
     let copies = chosen.iter().map(copy).collect::<Result<_>>()?;
     whole.finish()?;
     Ok(copies)
+}
+
+/// A stream of these arrays, and what serves it.
+fn streamed(whole: &WholeArrays, chosen: &[usize]) -> (StateStream, StateServer) {
+    let types = chosen.iter().map(|&index| {
+        let (path, array) = whole.named(index);
+        (path.to_string(), array.ty().clone())
+    });
+    StateStream::new(types.collect())
 }
 
 /// Waits until all processes of a job are here.
@@ -224,16 +233,10 @@ where
         let order = (share.as_ref()).map_or_else(|| chosen.clone(), Share::order);
         let mut whole = WholeArrays::new(self.fit.gather.as_ref(), named, order, limits, &stop);
         let (arrays, server) = if self.fit.saves_copies() {
-            (
-                StateArrays::Copied(copies(&mut whole, &chosen, spare)?),
-                None,
-            )
+            let copies = copies(&mut whole, &chosen, spare)?;
+            (StateArrays::Copied(copies), None)
         } else {
-            let types = chosen.iter().map(|&index| {
-                let (path, array) = whole.named(index);
-                (path.to_string(), array.ty().clone())
-            });
-            let (stream, server) = StateStream::new(types.collect());
+            let (stream, server) = streamed(&whole, &chosen);
             (StateArrays::Streamed(stream), Some(server))
         };
         let mut checkpoint = PendingCheckpoint::new(position, arrays, share, metadata);

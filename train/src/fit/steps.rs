@@ -25,24 +25,7 @@ where
     pub(super) fn steps(&mut self) -> Result<Ended> {
         let (begun, compiled) = (Instant::now(), self.fit.compile_time());
         self.notify(|callback, run| callback.on_epoch_start(run))?;
-        let mut prefetch = None;
-        if self.now.run.batch < self.now.run.batches_per_epoch {
-            let Run {
-                step, epoch, batch, ..
-            } = self.now.run;
-            let options = &self.fit.trainer.options;
-            let start = Position {
-                epoch,
-                batch: batch * options.numerics.accumulate_grad_batches,
-            };
-            let sizes = Launches::new(options, step, batch, self.now.run.batches_per_epoch)
-                .ending_after(|step| self.fit.callbacks.wait_for(step..=step));
-            prefetch = Some(
-                self.fit
-                    .trainer
-                    .prefetch_steps(&self.fit.train, start, sizes)?,
-            );
-        }
+        let mut prefetch = self.prefetch()?;
         let mut validating = Duration::ZERO;
         let mut limits = Limits::new(self.fit.trainer.options.wait_limit);
         let mut ended = Ended::Complete;
@@ -90,6 +73,29 @@ where
             self.save_stopped()?;
         }
         Ok(ended)
+    }
+
+    /// The batches of the remaining steps of an epoch, if there are some.
+    fn prefetch(&mut self) -> Result<Option<Prefetch>> {
+        let Run {
+            step,
+            epoch,
+            batch,
+            batches_per_epoch,
+            ..
+        } = self.now.run;
+        if batch >= batches_per_epoch {
+            return Ok(None);
+        }
+        let trainer = self.fit.trainer;
+        let start = Position {
+            epoch,
+            batch: batch * trainer.options.numerics.accumulate_grad_batches,
+        };
+        let sizes = Launches::new(&trainer.options, step, batch, batches_per_epoch)
+            .ending_after(|step| self.fit.callbacks.wait_for(step..=step));
+        let prefetch = trainer.prefetch_steps(&self.fit.train, start, sizes)?;
+        Ok(Some(prefetch))
     }
 
     /// Queues the steps of a launch, and takes the metrics that have arrived.

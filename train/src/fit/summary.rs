@@ -135,9 +135,6 @@ where
         } else {
             processes.iter().map(|one| one.skipped_samples).sum()
         };
-        let validation = self.now.validated.scores.as_ref();
-        let last = validation.map_or(&self.now.run.train_metrics, |scores| &scores.values);
-        let at_end = validation.is_some() && self.now.validated.step == Some(self.now.run.step);
         let device = DeviceReport::of(client, mesh.devices(), &self.fit.trainer.precision);
         let steps_per_second =
             measured.samples_per_second.0 / options.samples_per_step().max(1) as f64;
@@ -145,13 +142,6 @@ where
             .map(|peak| steps_per_second * self.now.run.flops_per_step() / peak)
             .filter(|_| steps_per_second > 0.0);
         Report {
-            metrics: named(last),
-            metrics_of_step: self.now.validated.step.filter(|_| validation.is_some()),
-            confusion: validation.map_or_else(Vec::new, |scores| scores.confusion.clone()),
-            train_metrics: named(&self.now.run.train_metrics),
-            steps: self.now.run.step,
-            epochs: self.now.run.epoch,
-            seconds: self.now.run.seconds(),
             samples_per_second: measured.samples_per_second.0,
             compiles: counted.compiles,
             cache_hits: counted.cache_hits,
@@ -164,7 +154,6 @@ where
             input_wait_seconds: measured.input_wait_seconds.0,
             device_busy_seconds: measured.device_busy_seconds.map(|busy| busy.0),
             findings,
-            device_memory_peak: self.now.run.memory_peak(),
             device,
             mfu,
             loss_scale: measured.loss_scale.map(|scale| scale.0),
@@ -179,12 +168,31 @@ where
             plugin_version: client.platform().version.clone(),
             halite_version: env!("CARGO_PKG_VERSION").to_string(),
             seed: options.seed,
+            skipped_samples,
+            ..self.results(interrupted)
+        }
+    }
+
+    /// The metrics and the position of a run: the part of its report that is the same on any device.
+    fn results(&self, interrupted: bool) -> Report {
+        let run = &self.now.run;
+        let validation = self.now.validated.scores.as_ref();
+        let last = validation.map_or(&run.train_metrics, |scores| &scores.values);
+        let at_end = validation.is_some() && self.now.validated.step == Some(run.step);
+        Report {
+            metrics: named(last),
+            metrics_of_step: self.now.validated.step.filter(|_| validation.is_some()),
+            confusion: validation.map_or_else(Vec::new, |scores| scores.confusion.clone()),
+            train_metrics: named(&run.train_metrics),
+            steps: run.step,
+            epochs: run.epoch,
+            seconds: run.seconds(),
+            device_memory_peak: run.memory_peak(),
             interrupted,
             stopped_by: self.stopped_by().filter(|_| interrupted),
-            train_metrics_of_steps: steps_of_epoch(&self.now.run).filter(|_| !at_end),
-            skipped_steps: self.now.run.skipped + self.now.skipped_in_window,
-            skipped_samples,
-            resumed_from_step: self.now.run.resumed_from_step,
+            train_metrics_of_steps: steps_of_epoch(run).filter(|_| !at_end),
+            skipped_steps: run.skipped + self.now.skipped_in_window,
+            resumed_from_step: run.resumed_from_step,
             ..Report::default()
         }
     }

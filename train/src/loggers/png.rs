@@ -9,7 +9,8 @@ const BLOCK: usize = 0xffff;
 ///
 /// # Errors
 /// If their number does not fit the dimensions, or there are not 1, 3 or 4 channels.
-pub(super) fn encode(pixels: &[u8], [height, width, channels]: [u32; 3]) -> Result<Vec<u8>> {
+pub(super) fn encode(pixels: &[u8], size: [u32; 3]) -> Result<Vec<u8>> {
+    let [height, width, channels] = size;
     let color = match channels {
         1 => 0,
         3 => 2,
