@@ -40,7 +40,7 @@ use crate::{
     callbacks::Callbacks,
     identity::PendingIdentity,
     processes::{Agreement, ResumeFrom},
-    programs::{ModelArrays, ModelParams, Programs},
+    programs::{ModelArrays, Programs},
     signals::{Interrupts, StopFlag, StopReason},
     validation_set::NamedSet,
 };
@@ -128,10 +128,7 @@ enum Ended {
     Stopped,
 }
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Fit<'_, K, O> {
     /// Runs to the end, or to the first error.
     ///
     /// Every checkpoint is on the disk before it returns, unless the run was stopped or failed and
@@ -156,10 +153,7 @@ where
     }
 }
 
-impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O> {
     /// Waits for the other processes: none starts a step before all have compiled it.
     fn meet(&mut self) -> Result<()> {
         self.agree()?;

@@ -122,10 +122,7 @@ impl Trainer {
         optimizer: O,
         train: impl Dataset + 'static,
         validation: impl ValidationSet,
-    ) -> Result<Fitted<K>>
-    where
-        ModelParams<K>: Send + Sync,
-    {
+    ) -> Result<Fitted<K>> {
         let start = Start::from(model, values)?;
         let line = Location::caller();
         let fit = self.run(line, task, start, optimizer, train, validation)?;

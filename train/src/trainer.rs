@@ -111,10 +111,7 @@ impl Trainer {
         optimizer: O,
         train: impl Dataset + 'static,
         validation: impl ValidationSet,
-    ) -> Result<Fitted<K>>
-    where
-        ModelParams<K>: Send + Sync,
-    {
+    ) -> Result<Fitted<K>> {
         self.run(
             Location::caller(),
             task,
@@ -140,10 +137,7 @@ impl Trainer {
         model: ModelParams<K>,
         optimizer: O,
         train: impl Dataset + 'static,
-    ) -> Result<LoweredStep>
-    where
-        ModelParams<K>: Send + Sync,
-    {
+    ) -> Result<LoweredStep> {
         let train = self.training::<K>(Arc::new(train));
         let train = train.map_err(|error| of_data("training", &error))?;
         let batch = batch_types::<K>(&self.batch_specs::<K>(&train)?);
@@ -226,10 +220,7 @@ impl Trainer {
         optimizer: O,
         train: impl Dataset + 'static,
         validation: impl ValidationSet,
-    ) -> Result<Fit<'_, K, O>>
-    where
-        ModelParams<K>: Send + Sync,
-    {
+    ) -> Result<Fit<'_, K, O>> {
         let train = self.training::<K>(Arc::new(train));
         let train = train.map_err(|error| of_data("training data", &error))?;
         let is_off = self.options.limit_val_batches.is_some_and(Limit::is_none);

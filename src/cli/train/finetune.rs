@@ -1,6 +1,6 @@
 //! `halite finetune`: trains published models further.
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{ops::ControlFlow, path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::{Args, Subcommand};
 use halite::{
@@ -20,7 +20,7 @@ use halite::{
 use halite_core::{DeviceId, ProcessGroup};
 use indicatif::HumanCount;
 
-use super::run::{Run, epochs, finish, fitted};
+use super::run::{Run, epochs, finish};
 use crate::cli::{
     step::{RateArgs, TransformerArgs, default_in_help, training_options},
     waiting,
@@ -288,10 +288,7 @@ impl Text {
         step: TrainingStep<K, AdamW>,
         values: <K::Model as Family>::Of<Array>,
         save: impl FnOnce(<K::Model as Family>::Of<Array>) -> Result<()>,
-    ) -> Result<ExitCode>
-    where
-        <K::Model as Family>::Of<Param>: Send + Sync,
-    {
+    ) -> Result<ExitCode> {
         let Setting {
             client,
             devices,
@@ -334,18 +331,14 @@ impl Text {
                 validation.len()
             );
         }
-        if self.run.range_test {
-            let found = (self.run).find_rate(&trainer, step, train, Some(values), &out);
-            return fitted(&self.run, found, &stop);
-        }
-        let TrainingStep {
-            task,
-            model,
-            optimizer,
-            ..
-        } = step;
-        let result = trainer.fit_from(task, model, values, optimizer, train, validation);
-        let fitted = fitted(&self.run, result, &stop)?;
+        let data = (train, validation);
+        let fitted = match self
+            .run
+            .fit(&trainer, step, data, Some(values), &out, &stop)?
+        {
+            ControlFlow::Continue(fitted) => fitted,
+            ControlFlow::Break(code) => return Ok(code),
+        };
         let code = finish(&self.run, &fitted, &trainer);
         // Process 0 writes for all, and a development run nothing.
         if trainer.options().out.is_some() {

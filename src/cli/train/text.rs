@@ -3,6 +3,7 @@
 mod corpus;
 
 use std::{
+    ops::ControlFlow,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -23,7 +24,7 @@ use halite_core::ProcessGroup;
 use indicatif::HumanCount;
 
 use self::corpus::{Corpus, Source, TokenizerKind, described, source};
-use super::run::{Run, epochs, finish, fitted};
+use super::run::{Run, epochs, finish};
 use crate::cli::{
     step::{RateArgs, TransformerArgs, default_in_help, training_options},
     waiting,
@@ -125,16 +126,14 @@ impl Text {
                 validation.len()
             );
         }
-        if self.run.range_test {
-            let found = self.run.find_rate(&trainer, step, train, None, &out);
-            return fitted(&self.run, found, &stop);
-        }
-        let mut fitted = fitted(
-            &self.run,
-            trainer.fit(step.task, step.model, step.optimizer, train, validation),
-            &stop,
-        )?;
-
+        let mut fitted =
+            match self
+                .run
+                .fit(&trainer, step, (train, validation), None, &out, &stop)?
+            {
+                ControlFlow::Continue(fitted) => fitted,
+                ControlFlow::Break(code) => return Ok(code),
+            };
         let code = finish(&self.run, &fitted, &trainer);
         // A program on the devices of several processes runs in all of them.
         let runs_here = is_coordinator || !client.addresses(trainer.mesh().devices());

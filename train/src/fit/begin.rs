@@ -12,22 +12,14 @@ use halite_nn::{ArraySpec, Jit, Optimizer, rng};
 
 use super::{Fit, LoopState, messages::left_out, meter::Meter, state::Validated};
 use crate::{
-    MetricValues, Task,
-    callback::Run,
-    checkpoint::RunPosition,
-    in_flight::InFlight,
-    measured::Measured,
-    processes::Agreement,
-    programs::{ModelParams, RunState},
+    MetricValues, Task, callback::Run, checkpoint::RunPosition, in_flight::InFlight,
+    measured::Measured, processes::Agreement, programs::RunState,
 };
 
 /// Time between two looks at a compiler's thread.
 const COMPILE_POLL: Duration = Duration::from_millis(2);
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Fit<'_, K, O> {
     /// Compiles the training step, and initializes or restores the state meanwhile.
     pub(super) fn begin(&mut self) -> Result<LoopState<K, O>> {
         let options = &self.trainer.options;

@@ -7,15 +7,9 @@ use halite_core::{
 use halite_nn::{Optimizer, optim::averaged};
 
 use super::{Fit, TrainingLoop, lost};
-use crate::{
-    Task,
-    programs::{ModelParams, RunState},
-};
+use crate::{Task, programs::RunState};
 
-impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O> {
     /// Gives the state the factor of learning rates that a callback has set, if one has since the
     /// last step.
     pub(super) fn set_rate_factor(&mut self) -> Result<()> {
@@ -32,10 +26,7 @@ where
     }
 }
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Fit<'_, K, O> {
     /// Calls `with` with the model that is validated: that of the averages, if there are any.
     pub(super) fn with_validated<R>(
         &self,

@@ -6,18 +6,12 @@ use halite_core::{Array, Client, Result, tree::Tree};
 use halite_nn::Optimizer;
 
 use super::{Fit, LoopState, frozen, messages::resumed, meter::Sum};
-use crate::{
-    Task, checkpoint::RunPosition, processes::ResumeFrom, programs::ModelParams, resume,
-    window::WINDOW,
-};
+use crate::{Task, checkpoint::RunPosition, processes::ResumeFrom, resume, window::WINDOW};
 
 /// Bytes on the host that may wait for the device while a state is restored.
 const UPLOADING: usize = 64 << 20;
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Fit<'_, K, O> {
     /// Restores the run to the position at which `saved` was written.
     pub(super) fn restore(&mut self, mut saved: ResumeFrom) -> Result<LoopState<K, O>> {
         let position = saved.position;

@@ -12,7 +12,6 @@ use crate::{
     callbacks::Checkpointing,
     checkpoint::{Exact, Share, SpareMemory, StateServer, StateStream, parts_of},
     processes::{all_agree, check_replicas, patience_of_files},
-    programs::ModelParams,
     resume::{Metadata, array_specs, held_arrays},
     waits::Limits,
     window::WINDOW,
@@ -97,10 +96,7 @@ fn saving(bytes: u64, copies: bool) -> String {
     }
 }
 
-impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O> {
     /// Saves a checkpoint if a callback has requested one.
     pub(super) fn save_if_requested(&mut self) -> Result<()> {
         if self.now.run.save_requested {
@@ -318,10 +314,7 @@ where
     }
 }
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Fit<'_, K, O> {
     fn give_up_waiting(&self, grace: Duration) {
         if let Some(checkpointing) = &self.callbacks.checkpointing {
             checkpointing.give_up_waiting(grace);

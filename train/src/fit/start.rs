@@ -49,10 +49,7 @@ pub(crate) struct FitInputs<K: Task, O> {
     pub(crate) line: &'static Location<'static>,
 }
 
-impl<'a, K: Task, O: Optimizer> Fit<'a, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<'a, K: Task, O: Optimizer> Fit<'a, K, O> {
     /// Traces the programs, so that every mistake of the task, the gradients and the optimizer is
     /// reported before anything is compiled, read or written; then opens the directory of the run.
     pub(crate) fn new(trainer: &'a Trainer, inputs: FitInputs<K, O>) -> Result<Self> {
@@ -135,10 +132,7 @@ struct Traced<K: Task, O: Optimizer> {
     other_strategy: Option<String>,
 }
 
-impl<K: Task, O: Optimizer> Traced<K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Traced<K, O> {
     fn new(trainer: &Trainer, inputs: &FitInputs<K, O>) -> Result<Self> {
         let FitInputs {
             task,

@@ -12,15 +12,11 @@ use super::{Ended, Fit, TrainingLoop, launches::Launches, lost};
 use crate::{
     Task,
     callback::Run,
-    programs::ModelParams,
     since_start::since_start,
     waits::{Limits, NextBatch, next_batch},
 };
 
-impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O> {
     /// Does the remaining steps of an epoch.
     pub(super) fn steps(&mut self) -> Result<Ended> {
         let (begun, compiled) = (Instant::now(), self.fit.compile_time());
@@ -159,10 +155,7 @@ where
     }
 }
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Fit<'_, K, O> {
     fn compile_time(&self) -> Duration {
         let steps = self.programs.steps.as_ref();
         let steps = steps.map_or(Duration::ZERO, |steps| steps.program().stages().total());

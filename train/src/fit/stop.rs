@@ -9,13 +9,9 @@ use crate::{
     Task,
     callbacks::Checkpointing,
     processes::{Agreement, Wish},
-    programs::ModelParams,
 };
 
-impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O> {
     /// Whether the epochs, the steps or the time of the run are over.
     pub(super) fn is_over(&self) -> bool {
         self.now.run.epoch >= self.now.run.epochs || self.limit_is_reached()
@@ -74,10 +70,7 @@ where
     }
 }
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Fit<'_, K, O> {
     /// Whether the run is asked to stop, and need not agree with other processes on the step.
     pub(super) fn stops_alone(&self) -> bool {
         self.trainer.processes.is_none() && self.stop.is_set()

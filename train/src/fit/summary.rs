@@ -14,16 +14,13 @@ use crate::{
     loggers::{DeviceReport, ProcessReport, findings_of_processes},
     measured::Measured,
     processes::patience,
-    programs::{ModelParams, Programs, Steps},
+    programs::{Programs, Steps},
 };
 
 /// Variable of `halite launch` with the number of restarts of the job.
 const RESTARTS: &str = "HALITE_RESTART";
 
-impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O> {
     /// Measurements of the steps of this process, or those of the process before if this one made
     /// no step.
     pub(super) fn measured(&self) -> Measured {
@@ -225,10 +222,7 @@ where
     }
 }
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Fit<'_, K, O> {
     /// Samples that this process skipped because they cannot be read.
     fn skipped_samples(&self) -> u64 {
         let validation = self.validation.iter().map(|set| &set.data);

@@ -13,14 +13,11 @@ use crate::{
     callback::Run,
     loggers::{Row, Split},
     metrics::Scores,
-    programs::{Evaluation, ModelParams},
+    programs::Evaluation,
     validation_set::NamedSet,
 };
 
-impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O> {
     /// Whether the model should be validated after the steps so far. At the end of an epoch it
     /// should after the last step of the run, too.
     pub(super) fn is_validation_due(&self) -> bool {
@@ -152,10 +149,7 @@ where
     }
 }
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Fit<'_, K, O> {
     fn scores(&self, model: &<K::Model as Family>::Of<&Array>) -> Result<Option<Scores>> {
         let mut all = Scores::default();
         for set in &self.validation {

@@ -6,16 +6,13 @@ use halite_core::Result;
 use halite_nn::Optimizer;
 
 use super::{TrainingLoop, lost, meter::Arrived};
-use crate::{Task, loss_scale::LOSS_SCALE, programs::ModelParams};
+use crate::{Task, loss_scale::LOSS_SCALE};
 
 /// Steps after which several processes take a window of metrics: more than are queued, so that none
 /// waits for a step that others have not launched.
 const WINDOW_DELAY: u64 = 16;
 
-impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O> {
     /// Starts the copy of the window to the host, and a new window.
     pub(super) fn send_window(&mut self) -> Result<()> {
         let metrics = &self.fit.programs.train_metrics;

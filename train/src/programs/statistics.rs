@@ -12,7 +12,7 @@ use halite_nn::{
     optim::{Averages, averaged, is_averaged},
 };
 
-use super::{ModelParams, discover::set_samples, step::StepParts};
+use super::{discover::set_samples, step::StepParts};
 use crate::{Task, strategy::Strategy, task::losses};
 
 /// A model, a batch, a random key, and whether this batch is the first.
@@ -69,10 +69,7 @@ pub(super) fn statistics<K: Task, O>(
     parts: &StepParts<'_, K, O>,
     strategy: &Strategy,
     types: Vec<TensorType>,
-) -> Option<Statistics<K>>
-where
-    ModelParams<K>: Send + Sync,
-{
+) -> Option<Statistics<K>> {
     let is_state = |param: &Param| param.is_state && is_averaged(param);
     let has_state = parts.params.leaves().into_iter().any(is_state);
     if parts.options.average.is_none() || !has_state {

@@ -115,10 +115,7 @@ pub(crate) struct Step<K: Task, O: Optimizer> {
     pub(crate) metrics: Window,
 }
 
-impl<K: Task, O: Optimizer> Step<K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Step<K, O> {
     /// # Errors
     /// All mistakes of the task's code at once; a parameter that the strategy does not divide.
     pub(crate) fn new(
@@ -206,10 +203,7 @@ where
 fn step_function<K: Task, O: Optimizer>(
     parts: &StepParts<'_, K, O>,
     metrics: &Window,
-) -> StepFunction<K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+) -> StepFunction<K, O> {
     let body = StepBody::new(parts, metrics);
     Function::new(
         move |cx: &Trace, state: RunState<K, O, Tensor<'_>>, (batch, Leaf(window))| {
