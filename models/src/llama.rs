@@ -285,7 +285,7 @@ fn gguf_config(source: &Pretrained) -> Result<(String, TransformerConfig)> {
     };
     check_head_sizes(
         &mut fields,
-        &architecture,
+        architecture,
         head_size.unwrap_or(hidden_size / heads),
     );
     let has_factors = dims("rope_freqs.weight").is_some();

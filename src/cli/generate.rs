@@ -16,7 +16,7 @@ use halite::{
     train::flags::positive,
 };
 
-use super::{open_options, profile, say_part, waiting};
+use super::{open, say_part, waiting};
 
 /// Generate text with a published model
 ///
@@ -150,10 +150,8 @@ impl Generate {
         }
         let stop = self.stop_tokens(&published, tokenizer.as_ref())?;
         self.remark_on_sampling(&published.source)?;
-        let options = open_options(self.cache_dir.clone());
-        let opened = (self.accelerator).open_with(&options, &mut fetch::Bar::default())?;
-        profile::opened(&opened.driver);
-        let client = opened.client;
+        let bar = &mut fetch::Bar::default();
+        let client = open(&self.accelerator, self.cache_dir.clone(), bar)?.client;
 
         let spinner = waiting(format!("loading {}", self.model.display()));
         let start = Instant::now();

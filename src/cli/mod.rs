@@ -44,7 +44,7 @@ use std::{
     ffi::OsString,
     fmt::{Arguments, Display},
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::{
         Arc,
@@ -56,7 +56,8 @@ use std::{
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use halite::{
     Error, ErrorKind,
-    backends::{OpenOptions, pjrt::Plugin},
+    backends::{Accelerator, OpenOptions, Opened, pjrt::Plugin},
+    fetch,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -117,6 +118,29 @@ fn open_options(cache: Option<PathBuf>) -> OpenOptions {
         trust_python: default.trust_python
             || Session::current().trust_python.load(Ordering::Relaxed),
         ..default
+    }
+}
+
+/// Opens an accelerator with the options of [`open_options`].
+fn open(
+    accelerator: &Accelerator,
+    cache: Option<PathBuf>,
+    bar: &mut fetch::Bar,
+) -> halite::Result<Opened> {
+    let opened = accelerator.open_with(&open_options(cache), bar)?;
+    profile::opened(&opened.driver);
+    Ok(opened)
+}
+
+/// Makes the error of a file or folder that a command cannot read, write or create: `doing`.
+fn io_error(
+    context: &'static str,
+    doing: &'static str,
+    path: &Path,
+) -> impl FnOnce(io::Error) -> Error {
+    move |error| {
+        let message = format!("cannot {doing} {}", path.display());
+        Error::new(ErrorKind::Io, context, message).caused_by(error)
     }
 }
 

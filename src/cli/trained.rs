@@ -22,6 +22,8 @@ use halite::{
     train::{Trainer, checkpoint::Saved},
 };
 
+use crate::cli::io_error;
+
 /// Names of the classes of a run, one a line, in its directory.
 pub(super) const CLASSES: &str = "classes.txt";
 
@@ -160,10 +162,7 @@ fn class_names(context: &'static str, saved: &Saved) -> Result<Vec<String>> {
     let Some(path) = file_of_run(saved.path(), CLASSES) else {
         return Ok((0..count).map(|class| class.to_string()).collect());
     };
-    let text = files::read_input_text(&path).map_err(|error| {
-        let message = format!("cannot read {}", path.display());
-        Error::new(ErrorKind::Io, context, message).caused_by(error)
-    })?;
+    let text = files::read_input_text(&path).map_err(io_error(context, "read", &path))?;
     let names: Vec<String> = text.lines().map(str::to_owned).collect();
     if names.len() != count {
         let message = format!(

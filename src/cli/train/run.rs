@@ -34,7 +34,7 @@ use halite_core::{Client, DeviceId, ProcessGroup};
 use crate::cli::{
     Session,
     config::{SaveConfig, flag_of_config, is_of_this_launch},
-    give_up, launch, open_options, profile,
+    give_up, io_error, launch, open_options, profile,
     step::{RateArgs, ShardingArgs},
     waiting,
 };
@@ -344,10 +344,7 @@ impl Run {
         if !self.is_coordinator() {
             return Ok(ExitCode::SUCCESS);
         }
-        fs::create_dir_all(out).map_err(|error| {
-            let message = format!("cannot create the directory {}", out.display());
-            Error::new(ErrorKind::Io, "range test", message).caused_by(error)
-        })?;
+        fs::create_dir_all(out).map_err(io_error("range test", "create the directory", out))?;
         let plot = out.join("range-test.svg");
         found.plot(&plot)?;
         say!("{found}");
