@@ -212,13 +212,7 @@ fn checked(alpha: f64) -> Result<f64> {
 }
 
 impl<D: Dataset> Dataset for Mixup<D> {
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
-
-    fn fields(&self) -> &[Field] {
-        self.inner.fields()
-    }
+    of_inner!(len fields name);
 
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
         self.inner.read(index, into)?;
@@ -262,10 +256,6 @@ impl<D: Dataset> Dataset for Mixup<D> {
         Some(format!(
             "{inner}{methods} of the fields {fields:?} at {probability}"
         ))
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
     }
 }
 
@@ -311,9 +301,7 @@ impl<D: Dataset> OneHot<D> {
 }
 
 impl<D: Dataset> Dataset for OneHot<D> {
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
+    of_inner!(len is_sequential name);
 
     fn fields(&self) -> &[Field] {
         &self.fields
@@ -346,13 +334,5 @@ impl<D: Dataset> Dataset for OneHot<D> {
     fn digest(&self) -> Option<String> {
         let (inner, label, classes) = (self.inner.digest()?, self.label, self.classes);
         Some(format!("{inner}, one-hot {label} of {classes}"))
-    }
-
-    fn is_sequential(&self) -> bool {
-        self.inner.is_sequential()
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
     }
 }
