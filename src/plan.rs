@@ -69,10 +69,7 @@ pub fn lower<K: Task, O: Optimizer>(
     optimizer: O,
     batch: &[TensorType],
     options: &LowerOptions,
-) -> Result<LoweredStep>
-where
-    <K::Model as Family>::Of<Param>: Send + Sync,
-{
+) -> Result<LoweredStep> {
     let options = LowerOptions {
         capabilities: target.target().capabilities()?,
         ..options.clone()
@@ -102,10 +99,7 @@ pub fn plan<K: Task, O: Optimizer>(
     optimizer: O,
     batch: &[TensorType],
     options: &LowerOptions,
-) -> Result<Plan>
-where
-    <K::Model as Family>::Of<Param>: Send + Sync,
-{
+) -> Result<Plan> {
     let first = batch.first().and_then(|ty| ty.dims().first());
     let facts = StepFacts {
         mesh: &options.mesh,
@@ -128,10 +122,7 @@ pub fn plan_on<K: Task, O: Optimizer>(
     model: <K::Model as Family>::Of<Param>,
     optimizer: O,
     train: impl Dataset + 'static,
-) -> Result<Plan>
-where
-    <K::Model as Family>::Of<Param>: Send + Sync,
-{
+) -> Result<Plan> {
     let facts = StepFacts {
         mesh: trainer.mesh(),
         strategy: trainer.strategy(),

@@ -321,12 +321,13 @@ impl Drop for Job {
         let Some((mpi, _)) = self.mpi.take() else {
             return;
         };
-        let (why, code) = match thread::panicking() {
-            true => ("it panicked", 101),
-            false => (
+        let (why, code) = if thread::panicking() {
+            ("it panicked", 101)
+        } else {
+            (
                 "it dropped the job before it had finished it (`Job::finish`)",
                 1,
-            ),
+            )
         };
         self.presence
             .report(&Error::new(ErrorKind::Cancelled, "job", why));

@@ -104,17 +104,21 @@ pub(crate) fn rerun(
     };
     let status = parent.run(&events, &signals)?;
     if let Some((_gate, server)) = served.as_ref().filter(|_| status.finished) {
-        // The others are served until they have left the job.
-        let is_over = |at: Instant| at.elapsed() >= KILLED;
-        while !server.all_left()
-            && !server.failed_since().is_some_and(is_over)
-            && signals.take().is_none()
-        {
-            thread::sleep(TICK);
-        }
+        serve_others(server, &signals);
     }
     drop(watcher);
     process::exit(status.code)
+}
+
+/// Serves the other processes until they have left the job.
+fn serve_others(server: &Server, signals: &Signals) {
+    let is_over = |at: Instant| at.elapsed() >= KILLED;
+    while !server.all_left()
+        && !server.failed_since().is_some_and(is_over)
+        && signals.take().is_none()
+    {
+        thread::sleep(TICK);
+    }
 }
 
 /// Variables of the child for its MPI library.

@@ -215,9 +215,10 @@ impl Presence {
     /// What this process does, in a sentence: `at step 5, computing`.
     pub(crate) fn activity(&self) -> String {
         let text = self.now().text;
-        match text.starts_with("step ") {
-            true => format!("at {text}"),
-            false => text,
+        if text.starts_with("step ") {
+            format!("at {text}")
+        } else {
+            text
         }
     }
 

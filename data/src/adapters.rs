@@ -1,5 +1,35 @@
 //! Datasets made of other datasets: mapped samples, some of the samples, several datasets as one.
 
+/// Methods of a dataset that are those of its inner dataset.
+macro_rules! of_inner {
+    ($($method:ident)+) => { $(of_inner!(@$method);)+ };
+    (@len) => {
+        fn len(&self) -> usize {
+            self.inner.len()
+        }
+    };
+    (@fields) => {
+        fn fields(&self) -> &[Field] {
+            self.inner.fields()
+        }
+    };
+    (@is_sequential) => {
+        fn is_sequential(&self) -> bool {
+            self.inner.is_sequential()
+        }
+    };
+    (@name) => {
+        fn name(&self) -> String {
+            self.inner.name()
+        }
+    };
+    (@digest) => {
+        fn digest(&self) -> Option<String> {
+            self.inner.digest()
+        }
+    };
+}
+
 mod cache;
 mod join;
 mod map;

@@ -105,14 +105,13 @@ impl Dataset for Padded {
             element.copy_from_slice(&self.padding);
         }
         let rows = sequence.ty().dims()[0];
-        match self.has_mask {
-            true => {
-                let (held, padded) = into.bytes_mut(1).split_at_mut(rows);
-                held.fill(1);
-                padded.fill(0);
-                Ok(())
-            }
-            false => into.write(1, &[rows as u32]),
+        if self.has_mask {
+            let (held, padded) = into.bytes_mut(1).split_at_mut(rows);
+            held.fill(1);
+            padded.fill(0);
+            Ok(())
+        } else {
+            into.write(1, &[rows as u32])
         }
     }
 

@@ -113,22 +113,13 @@ impl Prefetch {
         sizes: impl IntoIterator<Item = usize, IntoIter: Send + 'static>,
     ) -> Result<Self> {
         let types = batches.loader().batch_types();
-        let shardings = match shardings.len() {
-            1 => vec![shardings[0].clone(); types.len()],
-            given if given == types.len() => shardings,
-            given => {
-                let message = format!(
-                    "{given} shardings given for {} arrays (fields and weights): {types:?}",
-                    types.len()
-                );
-                return Err(Error::invalid("prefetch", message));
-            }
-        };
+        let shardings = one_for_each(shardings, &types)?;
         // The arrays have the rows of all processes where their devices are those of all.
         let is_own = |sharding: &Arc<Sharding>| client.addresses(sharding.mesh().devices());
-        let of = match shardings.iter().all(is_own) {
-            true => 1,
-            false => batches.loader().options().shard.of,
+        let of = if shardings.iter().all(is_own) {
+            1
+        } else {
+            batches.loader().options().shard.of
         };
         for (sharding, ty) in shardings.iter().zip(&types) {
             sharding.shard_type(&whole_type(ty, 0, of))?;
@@ -331,5 +322,20 @@ impl fmt::Debug for Prefetch {
             .field("position", &self.next_position())
             .field("waited", &self.waited)
             .finish_non_exhaustive()
+    }
+}
+
+/// A sharding for each array, from one for all or one for each.
+fn one_for_each(shardings: Vec<Arc<Sharding>>, types: &[TensorType]) -> Result<Vec<Arc<Sharding>>> {
+    match shardings.len() {
+        1 => Ok(vec![shardings[0].clone(); types.len()]),
+        given if given == types.len() => Ok(shardings),
+        given => {
+            let message = format!(
+                "{given} shardings given for {} arrays (fields and weights): {types:?}",
+                types.len()
+            );
+            Err(Error::invalid("prefetch", message))
+        }
     }
 }

@@ -356,11 +356,12 @@ fn check_quotes(bytes: &[u8], separator: u8) -> Result<(), String> {
         starts = !quoted && (byte == separator || matches!(byte, b'\n' | b'\r' | b'"'));
         line += usize::from(byte == b'\n');
     }
-    match quoted {
-        true => Err(format!(
+    if quoted {
+        Err(format!(
             "the quote that opens on line {opened} is never closed"
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 

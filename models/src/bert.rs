@@ -174,9 +174,10 @@ impl Bert<Param> {
                 .iter()
                 .any(|tensor| tensor.name == name)
         };
-        let prefix = match has("bert.embeddings.word_embeddings.weight") {
-            true => "bert.",
-            false => "",
+        let prefix = if has("bert.embeddings.word_embeddings.weight") {
+            "bert."
+        } else {
+            ""
         };
         config.pooler = has(&format!("{prefix}pooler.dense.weight"));
         let model = Bert::new(&config)?;

@@ -188,9 +188,10 @@ impl<M: ColorImageModel> Task for ClassifyColor<M> {
             images = mirrored(cx, images);
         }
         let logits = M::logits(model, images);
-        let (target, is_soft) = match batch.target.dtype().is_float() {
-            true => (batch.target.argmax(1), true),
-            false => (batch.target, false),
+        let (target, is_soft) = if batch.target.dtype().is_float() {
+            (batch.target.argmax(1), true)
+        } else {
+            (batch.target, false)
         };
         cx.metric("accuracy", batch.mean(correct(logits, target)));
         if logits.dims().last().is_some_and(|&classes| classes > TOP) {

@@ -210,9 +210,10 @@ impl EfficientNet<Param> {
         let mut inputs = STEM;
         for (number, stage) in STAGES.iter().enumerate() {
             let is_end = number == 0 || number + 1 == STAGES.len();
-            let count = match is_end {
-                true => stage.blocks,
-                false => (stage.blocks as f64 * config.depth).ceil() as usize,
+            let count = if is_end {
+                stage.blocks
+            } else {
+                (stage.blocks as f64 * config.depth).ceil() as usize
             };
             let outputs = scaled(stage.outputs, config.width);
             for place in 0..count {
@@ -313,9 +314,10 @@ impl EfficientNet<Param> {
 fn scaled(features: usize, factor: f64) -> usize {
     let exact = features as f64 * factor;
     let rounded = ((exact + 4.0) as usize / 8 * 8).max(8);
-    match (rounded as f64) < 0.9 * exact {
-        true => rounded + 8,
-        false => rounded,
+    if (rounded as f64) < 0.9 * exact {
+        rounded + 8
+    } else {
+        rounded
     }
 }
 
@@ -371,9 +373,10 @@ impl<'t> InvertedResidual<Tensor<'t>> {
             None => x,
         };
         let y = self.project.forward(self.depthwise.forward(y).relu6());
-        match self.residual {
-            true => x + self.stochastic_depth.forward(y),
-            false => y,
+        if self.residual {
+            x + self.stochastic_depth.forward(y)
+        } else {
+            y
         }
     }
 }

@@ -166,11 +166,11 @@ impl SentenceEncoder {
             .iter()
             .map(|text| {
                 let text = text.as_ref();
-                match self.options.lowercase {
-                    true => self
-                        .tokenizer
-                        .encode_input(&text.to_lowercase(), Some(longest)),
-                    false => self.tokenizer.encode_input(text, Some(longest)),
+                if self.options.lowercase {
+                    self.tokenizer
+                        .encode_input(&text.to_lowercase(), Some(longest))
+                } else {
+                    self.tokenizer.encode_input(text, Some(longest))
                 }
             })
             .collect::<Result<Vec<_>>>()?;

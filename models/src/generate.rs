@@ -240,23 +240,15 @@ impl<'m> Generator<'m> {
     fn until_context_is_full(&mut self, run: &mut Run<'_>) -> Result<()> {
         let context = self.model.config.context_length;
         let form = run.options.sampling.form();
-        let kept = |tokens: usize| match tokens <= context {
-            true => tokens,
-            false => (context / 2).max(1),
-        };
-        let longest = run
-            .sequences
+        let ends = run.ends(context);
+        let longest = ends
             .iter()
-            .map(|sequence| kept(sequence.tokens.len()));
-        let longest = longest.max().expect("there are prompts");
+            .map(|end| end.len())
+            .max()
+            .expect("there are prompts");
         let time = rounded(longest).min(context);
         let length = longest.saturating_add(run.remaining()).min(context);
         let length = rounded(length).clamp(time, context);
-        let ends = run.sequences.iter().map(|sequence| {
-            let tokens = &sequence.tokens;
-            &tokens[tokens.len() - kept(tokens.len())..]
-        });
-        let ends: Vec<&[u32]> = ends.collect();
         let count = ends.iter().map(|end| end.len()).sum();
         let numbers = self.numbers(&run.options.sampling)?;
         let (prompts, first) = self.prompts(&ends, [longest, time], form, run)?;
@@ -334,10 +326,11 @@ impl<'m> Generator<'m> {
     fn prompts(
         &self,
         ends: &[&[u32]],
-        [longest, time]: [usize; 2],
+        times: [usize; 2],
         form: Form,
         run: &Run<'_>,
     ) -> Result<(Prompts<Array>, Option<Array>)> {
+        let [longest, time] = times;
         let sharding = self.replicated();
         let upload = |host: &HostArray| Array::upload(&self.client, host, &sharding);
         let batch = ends.len();
@@ -357,9 +350,10 @@ impl<'m> Generator<'m> {
             last: scalar(longest - 1)?,
             first: first()?,
             drawn: scalar(run.drawn())?,
-            seen: match form.has_penalty {
-                true => Some(upload(&run.seen(self.model.config.vocab_size)?)?),
-                false => None,
+            seen: if form.has_penalty {
+                Some(upload(&run.seen(self.model.config.vocab_size)?)?)
+            } else {
+                None
             },
         };
         Ok((prompts, first()?))

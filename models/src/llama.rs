@@ -93,17 +93,19 @@ impl Llama {
             _ => [2048, usize::MAX],
         };
         let mut context_length = fields.size_or("max_position_embeddings", positions_of_type);
-        let window = match fields.is_absent("sliding_window") {
-            true => window_of_type,
-            false => fields.size_or("sliding_window", usize::MAX),
+        let window = if fields.is_absent("sliding_window") {
+            window_of_type
+        } else {
+            fields.size_or("sliding_window", usize::MAX)
         };
         if fields.flag_or("use_sliding_window", !is_qwen) {
             context_length = context_length.min(window);
         }
         let heads = fields.size("num_attention_heads");
-        let kv_heads = match is_mistral && fields.is_absent("num_key_value_heads") {
-            true => 8,
-            false => fields.size_or("num_key_value_heads", heads),
+        let kv_heads = if is_mistral && fields.is_absent("num_key_value_heads") {
+            8
+        } else {
+            fields.size_or("num_key_value_heads", heads)
         };
         let has_head_size = fields.value("head_dim").is_some();
         let head_size = has_head_size.then(|| fields.size("head_dim"));
@@ -151,9 +153,10 @@ impl Llama {
             )
             .rename("norm", "model.norm")
             .ignore("**.rotary_emb.inv_freq");
-        match tied {
-            true => map.ignore("lm_head.weight"),
-            false => map.rename("head", "lm_head"),
+        if tied {
+            map.ignore("lm_head.weight")
+        } else {
+            map.rename("head", "lm_head")
         }
     }
 
@@ -177,9 +180,10 @@ impl Llama {
             "qwen2" => map,
             _ => map.layout("blocks.attention.q|k.weight", Layout::ToHeadsInterleaved),
         };
-        match tied {
-            true => map,
-            false => map.rename("head", "output"),
+        if tied {
+            map
+        } else {
+            map.rename("head", "output")
         }
     }
 }
@@ -189,9 +193,10 @@ impl Llama {
 fn positions(fields: &mut Config<'_>) -> Positions {
     // Precedence and defaults are those of transformers. A field inside of the object counts before
     // one beside it.
-    let of = match fields.has("rope_scaling") {
-        true => "rope_scaling",
-        false => "rope_parameters",
+    let of = if fields.has("rope_scaling") {
+        "rope_scaling"
+    } else {
+        "rope_parameters"
     };
     let field = |name: &str| format!("{of}.{name}");
     let theta = fields.number_or("rope_theta", 10_000.0);
@@ -278,16 +283,11 @@ fn gguf_config(source: &Pretrained) -> Result<(String, TransformerConfig)> {
             fields.size(&key("feed_forward_length")),
         )
     };
-    let head = head_size.unwrap_or(hidden_size / heads);
-    for name in ["rope.dimension_count", "attention.value_length"] {
-        let size = fields.size_or(&key(name), head);
-        if size != head {
-            let name = key(name);
-            fields.problem(format!(
-                "`{name}` is {size}; supported: {head}, the size of a head"
-            ));
-        }
-    }
+    check_head_sizes(
+        &mut fields,
+        architecture,
+        head_size.unwrap_or(hidden_size / heads),
+    );
     let has_factors = dims("rope_freqs.weight").is_some();
     if scaling.is_some() && has_factors {
         fields.problem(
@@ -302,6 +302,18 @@ fn gguf_config(source: &Pretrained) -> Result<(String, TransformerConfig)> {
         config.positions = Positions::Rotary { theta, scaling };
     }
     Ok((architecture.to_owned(), config))
+}
+
+/// Notes heads that are rotated in part, or whose values have another size.
+fn check_head_sizes(fields: &mut Config<'_>, architecture: &str, head: usize) {
+    for name in ["rope.dimension_count", "attention.value_length"] {
+        let size = fields.size_or(&format!("{architecture}.{name}"), head);
+        if size != head {
+            fields.problem(format!(
+                "`{architecture}.{name}` is {size}; supported: {head}, the size of a head"
+            ));
+        }
+    }
 }
 
 /// The scaling of rotary positions in a GGUF file. As in llama.cpp, a factor without a type scales

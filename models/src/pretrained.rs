@@ -93,12 +93,13 @@ impl Pretrained {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let weights = open(path)?;
-        let directory = match path.is_dir() {
-            true => path.to_owned(),
-            false => match path.parent() {
+        let directory = if path.is_dir() {
+            path.to_owned()
+        } else {
+            match path.parent() {
                 Some(parent) if parent != Path::new("") => parent.to_owned(),
                 _ => PathBuf::from("."),
-            },
+            }
         };
         let config = match weights.format() {
             Format::Gguf => Some((weights.origin(), fields_of(&weights))),
@@ -154,9 +155,10 @@ impl Pretrained {
             );
             return Err(Error::invalid("open model", message));
         };
-        let known = match self.is_gguf() {
-            true => &keys::GGUF,
-            false => &keys::CONFIG,
+        let known = if self.is_gguf() {
+            &keys::GGUF
+        } else {
+            &keys::CONFIG
         };
         Ok(Config::new(origin, fields).known(known, &self.ignored))
     }
@@ -239,9 +241,10 @@ impl Pretrained {
     /// # Errors
     /// If the file is damaged, or has something else there.
     pub fn repetition_penalty(&self) -> Result<f64> {
-        let file = match self.is_gguf() {
-            true => None,
-            false => read_json(&self.directory.join(GENERATION_CONFIG))?,
+        let file = if self.is_gguf() {
+            None
+        } else {
+            read_json(&self.directory.join(GENERATION_CONFIG))?
         };
         let Some((origin, fields)) = file else {
             return Ok(1.0);

@@ -36,9 +36,10 @@ const COMPANIONS: &[&str] = &[
 impl PretrainedModel<Transformer<Param>> {
     /// The names of the parameters in files of Hugging Face, which [`save`](Self::save) takes.
     pub fn saved_names(&self) -> NameMap {
-        match self.source.is_gguf() {
-            true => Llama::names(self.model.config.tied),
-            false => self.names.clone(),
+        if self.source.is_gguf() {
+            Llama::names(self.model.config.tied)
+        } else {
+            self.names.clone()
         }
     }
 
@@ -83,9 +84,10 @@ impl PretrainedModel<Transformer<Param>> {
             Error::new(ErrorKind::Io, OPERATION, message).caused_by(error)
         };
         let config = self.saved_config()?;
-        let companions = match self.source.is_gguf() {
-            true => self.gguf_companions()?,
-            false => self.companions()?,
+        let companions = if self.source.is_gguf() {
+            self.gguf_companions()?
+        } else {
+            self.companions()?
         };
         fs::create_dir_all(directory).map_err(failed)?;
         WeightSaver::new(names).save_directory(&self.model, values, directory)?;
@@ -221,9 +223,10 @@ fn llama_config(config: &TransformerConfig) -> Result<Value> {
             "original_max_position_embeddings": original_context as u64,
         }),
     };
-    let (kind, class) = match config.qkv_bias {
-        true => ("qwen2", "Qwen2ForCausalLM"),
-        false => ("llama", "LlamaForCausalLM"),
+    let (kind, class) = if config.qkv_bias {
+        ("qwen2", "Qwen2ForCausalLM")
+    } else {
+        ("llama", "LlamaForCausalLM")
     };
     Ok(json!({
         "architectures": [class],

@@ -158,6 +158,11 @@ fn compare(config: &mut Config<'_>, tokenizer: &Tokenizer, is_bert: bool) {
             config.problem(format!("`{name}` is {given}, and {own} by tokenizer.json"));
         }
     }
+    compare_added(config, tokenizer);
+}
+
+/// Notes the first added token that has another id in the `tokenizer.json`.
+fn compare_added(config: &mut Config<'_>, tokenizer: &Tokenizer) {
     let added = config
         .value("added_tokens_decoder")
         .and_then(Value::as_object);
@@ -186,26 +191,38 @@ fn nested<'v>(part: &'v Value, sequence: &str) -> Vec<&'v Value> {
     }
 }
 
+/// The end of messages about vocabularies that are not known.
+const ADVICE: &str = "; use the model's tokenizer.json";
+
+fn corrupt(message: String) -> Error {
+    Error::new(ErrorKind::Corrupt, "tokenizer", message)
+}
+
+fn unsupported(message: String) -> Error {
+    Error::new(ErrorKind::Unsupported, "tokenizer", message)
+}
+
+fn check_model(model: Option<&str>) -> Result<()> {
+    match model {
+        Some("gpt2") => Ok(()),
+        Some(other) => {
+            let message = format!("`tokenizer.ggml.model` is `{other}`; expected `gpt2`{ADVICE}");
+            Err(unsupported(message))
+        }
+        None => Err(corrupt("the file has no `tokenizer.ggml.model`".into())),
+    }
+}
+
 /// The vocabulary in the metadata of a GGUF file.
 fn byte_pairs(metadata: &BTreeMap<String, MetadataValue>) -> Result<BytePairs> {
     let field = |name: &str| metadata.get(&format!("tokenizer.ggml.{name}"));
-    let corrupt = |message: String| Error::new(ErrorKind::Corrupt, "tokenizer", message);
-    let unsupported = |message: String| Error::new(ErrorKind::Unsupported, "tokenizer", message);
-    let advice = "; use the model's tokenizer.json";
-    match field("model").and_then(MetadataValue::as_str) {
-        Some("gpt2") => {}
-        Some(other) => {
-            let message = format!("`tokenizer.ggml.model` is `{other}`; expected `gpt2`{advice}");
-            return Err(unsupported(message));
-        }
-        None => return Err(corrupt("the file has no `tokenizer.ggml.model`".into())),
-    }
+    check_model(field("model").and_then(MetadataValue::as_str))?;
     let split = field("pre").and_then(MetadataValue::as_str);
     let words = SPLITS.iter().find(|(name, ..)| Some(*name) == split);
     let Some(&(_, words, adds_beginning)) = words else {
         let names: Vec<&str> = SPLITS.iter().map(|(name, ..)| *name).collect();
         let (split, names) = (split.unwrap_or("missing"), names.join(", "));
-        let message = format!("`tokenizer.ggml.pre` is {split}; expected one of {names}{advice}");
+        let message = format!("`tokenizer.ggml.pre` is {split}; expected one of {names}{ADVICE}");
         return Err(unsupported(message));
     };
     let texts = |name: &str| -> Result<Vec<String>> {

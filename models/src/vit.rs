@@ -156,9 +156,10 @@ impl VitConfig {
         if !(0.0..=1.0).contains(&self.dropout) {
             wrong.push(format!("dropout {}; expected 0 to 1", self.dropout));
         }
-        match wrong.is_empty() {
-            true => Ok(()),
-            false => Err(Error::invalid("vision transformer", wrong.join("; "))),
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::invalid("vision transformer", wrong.join("; ")))
         }
     }
 }

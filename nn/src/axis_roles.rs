@@ -4,7 +4,7 @@ use std::{cell::RefCell, sync::Arc};
 
 use halite_core::PartitionSpec;
 
-use crate::{Tensor, Trace};
+use crate::{Tensor, Trace, shard_map};
 
 /// Role of mesh axes in a model.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -78,8 +78,7 @@ impl<'t> Tensor<'t> {
             .into_iter()
             .map(|role| role.map_or(Vec::new(), |role| roles.axes(role).to_vec()))
             .collect();
-        let manual: Vec<Arc<str>> = trace
-            .manual()
+        let manual: Vec<Arc<str>> = shard_map::manual_axes(trace)
             .iter()
             .flat_map(|manual| &manual.axes)
             .map(|(axis, _)| axis.clone())

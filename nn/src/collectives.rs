@@ -10,6 +10,7 @@ use crate::{
     check::{Checked, check},
     dim::Dim,
     process_group::PROCESS_AXIS,
+    shard_map,
 };
 
 /// Devices that take part in a collective together.
@@ -82,7 +83,7 @@ impl<'t> Tensor<'t> {
         if over.is_processes() {
             return self.process_all_reduce(kind);
         }
-        let groups = check!(self.trace.groups("all_reduce", over, self.ty()));
+        let groups = check!(groups(self.trace, "all_reduce", over, self.ty()));
         if is_bitwise(kind, self) && groups != Groups::All {
             return self.unsqueeze(0).all_gather(0, groups).reduce(kind, [0]);
         }
@@ -114,7 +115,7 @@ impl<'t> Tensor<'t> {
         if over.is_processes() {
             return self.process_all_gather(dim);
         }
-        let groups = check!(self.trace.groups("all_gather", over, self.ty()));
+        let groups = check!(groups(self.trace, "all_gather", over, self.ty()));
         let dim = check!(self.known_dim("all_gather", dim));
         self.trace.push_one(Op::AllGather { dim, groups }, &[self])
     }
@@ -131,7 +132,7 @@ impl<'t> Tensor<'t> {
         if over.is_processes() {
             return self.process_reduce_scatter(kind, dim);
         }
-        let groups = check!(self.trace.groups("reduce_scatter", over, self.ty()));
+        let groups = check!(groups(self.trace, "reduce_scatter", over, self.ty()));
         let dim = check!(self.known_dim("reduce_scatter", dim));
         if is_bitwise(kind, self) && groups != Groups::All {
             return self
@@ -152,7 +153,7 @@ impl<'t> Tensor<'t> {
         concat: impl Dim,
         over: impl Into<Over>,
     ) -> Tensor<'t> {
-        let groups = check!(self.trace.groups("all_to_all", over.into(), self.ty()));
+        let groups = check!(groups(self.trace, "all_to_all", over.into(), self.ty()));
         let split = check!(self.known_dim("all_to_all", split));
         let concat = check!(self.known_dim("all_to_all", concat));
         self.trace.push_one(
@@ -174,10 +175,12 @@ impl<'t> Tensor<'t> {
         over: impl Into<Over>,
     ) -> Tensor<'t> {
         let pairs = pairs.as_ref().to_vec();
-        let groups = check!(
-            self.trace
-                .groups("collective_permute", over.into(), self.ty())
-        );
+        let groups = check!(groups(
+            self.trace,
+            "collective_permute",
+            over.into(),
+            self.ty()
+        ));
         self.trace
             .push_one(Op::CollectivePermute { pairs, groups }, &[self])
     }
@@ -191,7 +194,7 @@ impl<'t> Tensor<'t> {
     /// Gradients have the sharding of their tensors.
     #[track_caller]
     pub fn sharding_constraint(self, spec: impl Into<PartitionSpec>) -> Tensor<'t> {
-        let (spec, manual) = (spec.into(), self.trace.manual());
+        let (spec, manual) = (spec.into(), shard_map::manual_axes(self.trace));
         let is_manual = |axis: &Arc<str>| {
             manual
                 .iter()
@@ -219,7 +222,7 @@ impl<'t> Tensor<'t> {
             let message = || format!("takes floats, not {} (convert first)", self.ty());
             return Err(self.mistake(op, message));
         }
-        let groups = self.trace.groups(op, over, self.ty())?;
+        let groups = groups(self.trace, op, over, self.ty())?;
         let members = match &groups {
             Groups::Axes(axes) => axes.iter().map(|(_, size)| size).product(),
             Groups::Lists(lists) => lists.first().map_or(0, Vec::len),
@@ -263,7 +266,7 @@ impl Trace {
     #[track_caller]
     pub fn axis_index(&self, axes: impl Into<Over>) -> Tensor<'_> {
         const OP: &str = "axis_index";
-        match self.groups(OP, axes.into(), TensorType::scalar(DType::S32)) {
+        match groups(self, OP, axes.into(), TensorType::scalar(DType::S32)) {
             Ok(Groups::Axes(axes)) => self.push_one(Op::AxisIndex(axes), &[]),
             Ok(_) => self.fail(OP, "takes axes by name, in a `shard_map`", None),
             Err(error) => error,
@@ -281,53 +284,53 @@ impl Trace {
     pub fn replica_id(&self) -> Tensor<'_> {
         self.push_one(Op::ReplicaId, &[])
     }
+}
 
-    /// Axes by name get their sizes, and lists are looked through: both are known in a `shard_map`.
-    /// `like` is for an error tensor.
-    #[track_caller]
-    fn groups(&self, op: &str, over: Over, like: TensorType) -> Checked<'_, Groups> {
-        let manual = self.manual();
-        let names = match (over, &manual) {
-            (Over::Axes(names), _) => names,
-            (Over::Groups(Groups::All), Some(manual)) => {
-                return Ok(Groups::Axes(manual.axes.clone()));
-            }
-            (Over::Groups(groups), None) => return Ok(groups),
-            (Over::Groups(groups), Some(manual)) => {
-                return match (&groups, manual.devices) {
-                    (Groups::Lists(_), None) => {
-                        let message = format!(
-                            "not all axes are manual here; name some of {}",
-                            list_axes(&manual.axes)
-                        );
-                        Err(self.fail(op, message, Some(like)))
-                    }
-                    (Groups::Lists(_), Some(devices)) => match groups.problem(devices) {
-                        Some(problem) => Err(self.fail(op, problem, Some(like))),
-                        None => Ok(groups),
-                    },
-                    _ => Ok(groups),
-                };
-            }
-        };
-        let Some(manual) = manual else {
-            let message = format!(
-                "{names:?}: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding \
-                 constraint sets the sharding"
-            );
-            return Err(self.fail(op, message, Some(like)));
-        };
-        let mut axes = Axes::new();
-        for name in &names {
-            let Some((name, size)) = manual.axes.iter().find(|(axis, _)| axis == name) else {
-                let message = format!(
-                    "no axis `{name}`; the manual axes here are {}",
-                    list_axes(&manual.axes)
-                );
-                return Err(self.fail(op, message, Some(like)));
-            };
-            axes.push((name.clone(), *size));
+/// Axes by name get their sizes, and lists are looked through: both are known in a `shard_map`.
+/// `like` is for an error tensor.
+#[track_caller]
+fn groups<'t>(cx: &'t Trace, op: &str, over: Over, like: TensorType) -> Checked<'t, Groups> {
+    let manual = shard_map::manual_axes(cx);
+    let names = match (over, &manual) {
+        (Over::Axes(names), _) => names,
+        (Over::Groups(Groups::All), Some(manual)) => {
+            return Ok(Groups::Axes(manual.axes.clone()));
         }
-        Ok(Groups::Axes(axes))
+        (Over::Groups(groups), None) => return Ok(groups),
+        (Over::Groups(groups), Some(manual)) => {
+            return match (&groups, manual.devices) {
+                (Groups::Lists(_), None) => {
+                    let message = format!(
+                        "not all axes are manual here; name some of {}",
+                        list_axes(&manual.axes)
+                    );
+                    Err(cx.fail(op, message, Some(like)))
+                }
+                (Groups::Lists(_), Some(devices)) => match groups.problem(devices) {
+                    Some(problem) => Err(cx.fail(op, problem, Some(like))),
+                    None => Ok(groups),
+                },
+                _ => Ok(groups),
+            };
+        }
+    };
+    let Some(manual) = manual else {
+        let message = format!(
+            "{names:?}: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding \
+             constraint sets the sharding"
+        );
+        return Err(cx.fail(op, message, Some(like)));
+    };
+    let mut axes = Axes::new();
+    for name in &names {
+        let Some((name, size)) = manual.axes.iter().find(|(axis, _)| axis == name) else {
+            let message = format!(
+                "no axis `{name}`; the manual axes here are {}",
+                list_axes(&manual.axes)
+            );
+            return Err(cx.fail(op, message, Some(like)));
+        };
+        axes.push((name.clone(), *size));
     }
+    Ok(Groups::Axes(axes))
 }

@@ -12,6 +12,7 @@ pub use self::transposed::ConvTransposeOptions;
 use crate::{
     Tensor,
     check::{Checked, check},
+    trace,
 };
 
 /// Padding of a window at the edges.
@@ -99,7 +100,7 @@ impl<'t> Tensor<'t> {
             return self.trace.error_like(Some(x));
         }
         if x.rank() < 2 || x.rank() != k.rank() {
-            let names = self.trace.names(&[self, kernel]);
+            let names = trace::names(&[self, kernel]);
             let message = format!(
                 "{x} with kernel {k}; expected [batch, spatial.., in] and [spatial.., in, out]{names}"
             );
@@ -355,11 +356,12 @@ impl<'t> Tensor<'t> {
             return Ok(vec![1; count]);
         }
         self.check_count("window", what, values.len(), count)?;
-        match values.iter().all(|&value| value > 0) {
-            true => Ok(values.to_vec()),
-            false => Err(self.mistake("window", || {
+        if values.iter().all(|&value| value > 0) {
+            Ok(values.to_vec())
+        } else {
+            Err(self.mistake("window", || {
                 format!("{what} {values:?}: each must be at least 1")
-            })),
+            }))
         }
     }
 }

@@ -8,6 +8,7 @@ use halite_ir::{Attachment, Attribute, CustomCall, Op};
 use crate::{
     Tensor, Trace,
     grad::{CustomVjp, GradientRule},
+    trace::names,
 };
 
 /// An operation that calls a function by the name of its target, as `jax.ffi.ffi_call` does.
@@ -112,7 +113,7 @@ impl CustomOp {
                 let found = results.len();
                 return fail(format!("has {found} results, {N} are used"));
             }
-            Err(error) => return fail(format!("{}{}", error.message(), cx.names(operands))),
+            Err(error) => return fail(format!("{}{}", error.message(), names(operands))),
         };
         let call = CustomCall {
             target: self.target.clone(),
@@ -149,7 +150,7 @@ impl Trace {
         if results.iter().any(|result| result.is_error()) {
             return results.map(|result| self.error_like(Some(result.ty())));
         }
-        let decomposition = self.region_graph(&region.giving(&results));
+        let decomposition = region.giving(&results).graph(self);
         let call = CustomCall {
             results: decomposition.output_types(),
             decomposition: Some(Box::new(decomposition)),

@@ -56,9 +56,10 @@ impl<D: Dims + ?Sized> Dims for &D {
 /// Number `of` these `places`, counted from the first or, if it is negative, from the last.
 pub(crate) fn place(number: Option<i64>, places: usize) -> Option<usize> {
     let number = number?;
-    let place = match number < 0 {
-        true => places.checked_sub(usize::try_from(number.unsigned_abs()).ok()?)?,
-        false => usize::try_from(number).ok()?,
+    let place = if number < 0 {
+        places.checked_sub(usize::try_from(number.unsigned_abs()).ok()?)?
+    } else {
+        usize::try_from(number).ok()?
     };
     (place < places).then_some(place)
 }

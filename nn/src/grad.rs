@@ -33,11 +33,13 @@ use std::panic::Location;
 
 use halite_core::tree::Tree;
 
-use crate::{Tensor, Trace};
+use crate::{Tensor, Trace, context};
 use absent::no_gradient;
+pub(crate) use absent::without_gradient;
 use backward::{Back, Step, Tape, pull_back};
 pub use custom::CustomVjp;
 pub(crate) use custom::GradientRule;
+pub(crate) use left_out::leave_out;
 
 /// The gradient of `loss`, a float scalar, by every leaf of `wrt`; all leaves are floats. It is
 /// zero for a leaf that the loss does not depend on, and [`optim::update`](crate::optim::update)
@@ -84,7 +86,7 @@ fn checked_grad<'t>(
     described: impl Fn() -> Vec<String>,
 ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
     let (cx, location) = (loss.trace, Location::caller());
-    cx.took_gradient();
+    context::took_gradient(cx);
     let ty = loss.ty();
     if ty.rank() != 0 || !ty.dtype().is_float() {
         let advice = if ty.dtype().is_float() {
@@ -124,11 +126,13 @@ fn checked_grad<'t>(
 }
 
 /// A leaf in messages: its name, or its path in the tree, with its type.
-fn described((path, leaf): (String, &Tensor<'_>)) -> String {
+fn described(named: (String, &Tensor<'_>)) -> String {
+    let (path, leaf) = named;
     let name = leaf.name().map_or(path, |name| name.to_string());
-    match name.is_empty() {
-        true => format!("a tensor {}", leaf.ty()),
-        false => format!("`{name}` ({})", leaf.ty()),
+    if name.is_empty() {
+        format!("a tensor {}", leaf.ty())
+    } else {
+        format!("`{name}` ({})", leaf.ty())
     }
 }
 
@@ -159,7 +163,7 @@ fn used<'t>(
     let mut used: Vec<bool> = gradients.iter().map(Option::is_some).collect();
     if used.contains(&false) {
         for output in outputs {
-            let depends = trace.depends_on(output.id, leaves);
+            let depends = trace.recording.borrow().depends_on(output.id, leaves);
             used.iter_mut()
                 .zip(depends)
                 .for_each(|(used, depends)| *used |= depends);
@@ -169,7 +173,7 @@ fn used<'t>(
 }
 
 /// The gradients, and zeros for leaves without one. Zeros of leaves that are not used are
-/// remembered as such: see [`Trace::without_gradient`].
+/// remembered as such: see [`without_gradient`].
 fn or_zeros<'t>(
     trace: &'t Trace,
     leaves: &[Tensor<'t>],

@@ -65,7 +65,7 @@ impl Trace {
         }
         let (name, literal) = (Arc::<str>::from(name), splat(value, &ty));
         // It belongs to the program itself: bodies of loops and branches capture it.
-        let id = recording.record(0, ty, false, Some(name.clone()));
+        let id = recording.record_in(0, ty, false, Some(name.clone()));
         let origin = self.origin(Location::caller());
         recording.hyperparameters.push(Hyperparameter {
             name,
@@ -76,51 +76,51 @@ impl Trace {
         });
         self.tensor(id)
     }
+}
 
-    /// Makes the hyperparameters further inputs of the program: for each of their element types an
-    /// array that is cut up before anything else happens. Gives the inputs with their values.
-    pub(crate) fn hyperparameter_inputs(&self) -> Result<Vec<(Tensor<'_>, HostArray)>> {
-        let mut recording = self.recording.borrow_mut();
-        let mut left = mem::take(&mut recording.hyperparameters);
-        let (mut inputs, mut cuts) = (Vec::new(), Vec::new());
-        while let Some(first) = left.first() {
-            let dtype = first.literal.ty().dtype();
-            let (these, others): (Vec<_>, Vec<_>) = left
-                .into_iter()
-                .partition(|one| one.literal.ty().dtype() == dtype);
-            left = others;
-            let ty = TensorType::new(dtype, [these.len()]);
-            let bytes: Vec<u8> = these
-                .iter()
-                .flat_map(|one| one.literal.to_host().bytes().to_vec())
-                .collect();
-            let input = recording.record(0, ty.clone(), false, Some("hyperparameters".into()));
-            for (
-                index,
-                Hyperparameter {
-                    literal,
-                    id,
-                    origin,
-                    ..
-                },
-            ) in these.into_iter().enumerate()
-            {
-                let part = recording.record(0, TensorType::new(dtype, [1]), false, None);
-                let slice = Op::Slice {
-                    starts: vec![index],
-                    limits: vec![index + 1],
-                    strides: vec![1],
-                };
-                let reshape = Op::Reshape {
-                    dims: literal.ty().dims().to_vec(),
-                };
-                let node =
-                    |op, operand, result| Recorded::new(op, vec![operand], vec![result], 0, origin);
-                cuts.extend([node(slice, input, part), node(reshape, part, id)]);
-            }
-            inputs.push((self.tensor(input), HostArray::from_bytes(&bytes, ty)?));
+/// Makes the hyperparameters further inputs of the program: for each of their element types an
+/// array that is cut up before anything else happens. Gives the inputs with their values.
+pub(crate) fn inputs(cx: &Trace) -> Result<Vec<(Tensor<'_>, HostArray)>> {
+    let mut recording = cx.recording.borrow_mut();
+    let mut left = mem::take(&mut recording.hyperparameters);
+    let (mut inputs, mut cuts) = (Vec::new(), Vec::new());
+    while let Some(first) = left.first() {
+        let dtype = first.literal.ty().dtype();
+        let (these, others): (Vec<_>, Vec<_>) = left
+            .into_iter()
+            .partition(|one| one.literal.ty().dtype() == dtype);
+        left = others;
+        let ty = TensorType::new(dtype, [these.len()]);
+        let bytes: Vec<u8> = these
+            .iter()
+            .flat_map(|one| one.literal.to_host().bytes().to_vec())
+            .collect();
+        let input = recording.record_in(0, ty.clone(), false, Some("hyperparameters".into()));
+        for (
+            index,
+            Hyperparameter {
+                literal,
+                id,
+                origin,
+                ..
+            },
+        ) in these.into_iter().enumerate()
+        {
+            let part = recording.record_in(0, TensorType::new(dtype, [1]), false, None);
+            let slice = Op::Slice {
+                starts: vec![index],
+                limits: vec![index + 1],
+                strides: vec![1],
+            };
+            let reshape = Op::Reshape {
+                dims: literal.ty().dims().to_vec(),
+            };
+            let node =
+                |op, operand, result| Recorded::new(op, vec![operand], vec![result], 0, origin);
+            cuts.extend([node(slice, input, part), node(reshape, part, id)]);
         }
-        recording.prepend(cuts);
-        Ok(inputs)
+        inputs.push((cx.tensor(input), HostArray::from_bytes(&bytes, ty)?));
     }
+    recording.prepend(cuts);
+    Ok(inputs)
 }

@@ -269,9 +269,10 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// Name and lines for messages: `step` of src/main.rs:7:3, called at src/main.rs:20:9.
     fn described(&self, called_at: &Location<'_>) -> String {
         let (name, origin) = (self.name(), self.setup.origin);
-        match self.setup.made_by_library {
-            true => format!("`{name}` of {origin}"),
-            false => format!("`{name}` of {origin}, called at {called_at},"),
+        if self.setup.made_by_library {
+            format!("`{name}` of {origin}")
+        } else {
+            format!("`{name}` of {origin}, called at {called_at},")
         }
     }
 

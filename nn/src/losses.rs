@@ -25,7 +25,7 @@ use std::panic::Location;
 use halite_core::{DType, TensorType};
 
 pub use self::nll::{NllLoss, nll_loss};
-use crate::{Mean, Tensor, check::Checked, special::wide};
+use crate::{Mean, Tensor, check::Checked, context, grad, special::wide};
 
 /// `-log softmax(logits)[target]` of each sample, in nats. `logits: [.., classes]`, `target: [..]` of
 /// integers; returns `[..]`.
@@ -109,7 +109,7 @@ impl<'t> CrossEntropy<'t> {
         let logits = logits.convert(wide(logits.dtype()));
         let (last, dtype) = (logits.rank() - 1, logits.dtype());
         let classes = logits.dims()[last];
-        cx.expect_classes(target, classes, self.ignore);
+        context::expect_classes(cx, target, classes, self.ignore);
         let target = class_index(target, self.ignore);
         let hit = is_class(target, classes);
         // Subtracting the largest logit does not change the loss; it avoids overflow and keeps the
@@ -221,7 +221,7 @@ pub fn soft_cross_entropy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Tensor<
             let last = logits.rank() - 1;
             let logs = logits.log_softmax(last);
             let kept = target.ne(0.0).or(logs.is_finite());
-            let logs = logits.trace().leave_out(logs, kept);
+            let logs = grad::leave_out(logits.trace(), logs, kept);
             -(target * logs).sum([last])
         }
         Ok((logits, _)) => {
@@ -343,9 +343,10 @@ pub(crate) fn class_index(target: Tensor<'_>, ignored: Option<i32>) -> Tensor<'_
     if holds_all(dtype) {
         return index;
     }
-    let fits = match dtype.is_signed_integer() {
-        true => target.ge(low).and(target.le(high)),
-        false => target.le(high),
+    let fits = if dtype.is_signed_integer() {
+        target.ge(low).and(target.le(high))
+    } else {
+        target.le(high)
     };
     let none = if ignored == Some(i32::MIN) {
         low + 1.0

@@ -9,7 +9,7 @@ use std::{cell::RefCell, collections::HashMap};
 use halite_core::DType;
 use halite_ir::DotAttributes;
 
-use crate::{Tensor, Trace, trace::Id};
+use crate::{Tensor, trace::Id};
 
 /// Parts of a weight with a low-rank term.
 #[derive(Clone, Copy, Debug)]
@@ -38,17 +38,15 @@ pub(crate) struct Spec {
 #[derive(Default)]
 struct Sums(RefCell<HashMap<Id, ([Id; 3], Spec)>>);
 
-impl Trace {
-    /// The parts of a tensor that is a [low-rank sum](LowRank::sum).
-    pub(crate) fn low_rank<'t>(&'t self, tensor: Tensor<'t>) -> Option<LowRank<'t>> {
-        let sums = self.state::<Sums>().0.borrow();
+impl<'t> LowRank<'t> {
+    /// The parts of a tensor that is a [low-rank sum](Self::sum).
+    pub(crate) fn of(tensor: Tensor<'t>) -> Option<Self> {
+        let sums = tensor.trace.state::<Sums>().0.borrow();
         let &([base, a, b], spec) = sums.get(&tensor.id)?;
-        let [base, a, b] = [base, a, b].map(|id| self.tensor(id));
+        let [base, a, b] = [base, a, b].map(|id| tensor.trace.tensor(id));
         Some(LowRank { base, a, b, spec })
     }
-}
 
-impl<'t> LowRank<'t> {
     /// The sum `base + scale a b`, whose products are computed without it.
     #[track_caller]
     pub(crate) fn sum(self) -> Tensor<'t> {
@@ -105,7 +103,8 @@ impl<'t> LowRank<'t> {
     }
 
     /// This of one layer, given its parts.
-    pub(crate) fn of_layer(spec: Spec, [base, a, b]: [Tensor<'t>; 3]) -> Self {
+    pub(crate) fn of_layer(spec: Spec, parts: [Tensor<'t>; 3]) -> Self {
+        let [base, a, b] = parts;
         let stacked = spec.stacked.saturating_sub(1);
         let spec = Spec { stacked, ..spec };
         LowRank { base, a, b, spec }

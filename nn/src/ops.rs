@@ -5,7 +5,7 @@ use std::ops::{Add, Div, Mul, Neg, Not, Rem, Sub};
 use halite_core::{DType, TensorType};
 use halite_ir::{BinaryOp, ComparisonDirection, Op, UnaryOp};
 
-use crate::{Tensor, tensor::holds};
+use crate::{Tensor, tensor::holds, trace};
 
 /// Right-hand side of an operation on a tensor: a tensor, or a Rust number, which is converted to
 /// the tensor's element type. References work too.
@@ -321,7 +321,7 @@ impl<'t> Tensor<'t> {
         match broadcast_dims(a.dims(), b.dims()) {
             Some(dims) => (self.broadcast_to(&dims), right.broadcast_to(&dims)),
             None => {
-                let names = self.trace.names(&[self, right]);
+                let names = trace::names(&[self, right]);
                 let message = format!(
                     "shapes are not broadcastable: {a} and {b}; aligned at the last dimension, sizes \
                      must be equal or 1{names}"

@@ -17,10 +17,12 @@ use halite_core::{DType, PartitionSpec, TensorType};
 use halite_ir::{Attachment, CustomCall};
 
 pub use self::shards::ProcessShards;
+pub(crate) use self::shards::gather;
 use crate::{
-    CustomVjp, Manual, Tensor, Trace,
+    CustomVjp, Manual, Tensor, Trace, context,
     grad::GradientRule,
     process_group::{JOB, NAME, Processes, REDUCE, ROOT, Reduce, target},
+    shard_map,
     special::wide,
 };
 
@@ -93,7 +95,7 @@ impl Trace {
                 tensor.convert(wide(tensor.dtype())).flatten()
             });
             let packed = self.concat(&vectors.collect::<Vec<_>>(), 0);
-            let packed = self.exchange(&processes, SUM, name, packed);
+            let packed = exchange(self, &processes, SUM, name, packed);
             let mut start = 0;
             for index in bucket {
                 let (ty, count) = (tensors[index].ty(), tensors[index].ty().elements());
@@ -105,20 +107,6 @@ impl Trace {
         let sums = sums.into_iter();
         sums.map(|sum| sum.expect("each tensor is in a bucket"))
             .collect()
-    }
-
-    /// The means over the processes of these tensors; the tensors where there is one process.
-    #[track_caller]
-    pub(crate) fn process_means<'t, const N: usize>(
-        &'t self,
-        name: &str,
-        tensors: [Tensor<'t>; N],
-    ) -> [Tensor<'t>; N] {
-        let Some(processes) = self.processes() else {
-            return tensors;
-        };
-        let sums = self.process_sums(name, &tensors);
-        std::array::from_fn(|index| sums[index] / processes.size() as f64)
     }
 
     /// The rank of the process that runs the program: an `s32` scalar.
@@ -135,115 +123,129 @@ impl Trace {
         };
         self.custom_call(call, &[])[0]
     }
+}
 
-    /// Exchanges `x`, with the gradient of the exchange.
-    #[track_caller]
-    fn exchange<'t>(
-        &'t self,
-        processes: &Processes,
-        kind: Kind,
-        name: &str,
-        x: Tensor<'t>,
-    ) -> Tensor<'t> {
-        let (job, label) = (processes.clone(), name.to_string());
-        let rule = GradientRule::new(move |vjp: CustomVjp<'_, 2, 2>| {
-            let [dy, _] = vjp.cotangents;
-            [Some(pulled_back(&job, kind, &label, dy)), None]
-        });
-        let call = CustomCall {
-            target: format!("{}_over_devices", kind.target()),
-            attachment: match kind {
-                // The gradient is that of the call: unknown.
-                Kind::AllReduce(reduce) if reduce != Reduce::Sum => None,
-                _ => Some(Attachment::new(rule)),
-            },
-            ..CustomCall::default()
-        };
-        let [y, token] = self.composite(call, [x, self.process_token()], |[x, token]| {
-            self.exchange_parts(processes, kind, name, x, token)
-        });
-        self.exchanged(token);
-        y
-    }
+/// The means over the processes of these tensors; the tensors where there is one process.
+#[track_caller]
+pub(crate) fn means<'t, const N: usize>(
+    cx: &'t Trace,
+    name: &str,
+    tensors: [Tensor<'t>; N],
+) -> [Tensor<'t>; N] {
+    let Some(processes) = cx.processes() else {
+        return tensors;
+    };
+    let sums = cx.process_sums(name, &tensors);
+    std::array::from_fn(|index| sums[index] / processes.size() as f64)
+}
 
-    /// Exchanges the parts of the local devices.
-    #[track_caller]
-    fn exchange_parts<'t>(
-        &'t self,
-        processes: &Processes,
-        kind: Kind,
-        name: &str,
-        x: Tensor<'t>,
-        token: Tensor<'t>,
-    ) -> [Tensor<'t>; 2] {
-        let mesh = processes.local_mesh();
-        let axes: Vec<&str> = mesh.axes().map(|(name, _)| name).collect();
-        if let Some(manual) = self.manual() {
-            // The code of one device exchanges what that device has.
-            let axes: Vec<&str> = manual.axes.iter().map(|(name, _)| &**name).collect();
-            let device = self.axis_index(&axes[..]);
-            return self.call(processes, kind, name, [x, token, device]);
-        }
-        if mesh.size() == 1 {
-            let device = self.scalar(0.0, DType::S32);
-            return self.call(processes, kind, name, [x, token, device]);
-        }
-        let last = x.rank() - 1;
-        let length = x.dims()[last];
-        let padded = padded(x, length.next_multiple_of(mesh.size()));
-        let split = |rank: usize| {
-            let whole = std::iter::repeat_n(vec![], rank - 1);
-            PartitionSpec::new(whole.chain([axes.clone()]))
-        };
-        let rank = kind.dims(&x.dims(), processes.size()).len();
-        let outputs = self.shard_map(
-            Manual::over(mesh).unchecked(),
-            &[padded, token],
-            &[split(last + 1), PartitionSpec::replicated()],
-            &[split(rank), PartitionSpec::replicated()],
-            |parts| {
-                let device = self.axis_index(&axes[..]);
-                let operands = [parts[0], parts[1], device];
-                self.call(processes, kind, name, operands).to_vec()
-            },
-        );
-        [outputs[0].slice_dim(rank - 1, 0..length), outputs[1]]
-    }
+/// Exchanges `x`, with the gradient of the exchange.
+#[track_caller]
+fn exchange<'t>(
+    cx: &'t Trace,
+    processes: &Processes,
+    kind: Kind,
+    name: &str,
+    x: Tensor<'t>,
+) -> Tensor<'t> {
+    let (job, label) = (processes.clone(), name.to_string());
+    let rule = GradientRule::new(move |vjp: CustomVjp<'_, 2, 2>| {
+        let [dy, _] = vjp.cotangents;
+        [Some(pulled_back(&job, kind, &label, dy)), None]
+    });
+    let call = CustomCall {
+        target: format!("{}_over_devices", kind.target()),
+        attachment: match kind {
+            // The gradient is that of the call: unknown.
+            Kind::AllReduce(reduce) if reduce != Reduce::Sum => None,
+            _ => Some(Attachment::new(rule)),
+        },
+        ..CustomCall::default()
+    };
+    let [y, token] = cx.composite(call, [x, context::process_token(cx)], |[x, token]| {
+        exchange_parts(cx, processes, kind, name, x, token)
+    });
+    context::exchanged(cx, token);
+    y
+}
 
-    /// The call of one device: of values, token and number of the device. It takes and returns
-    /// vectors, whose elements have one order in memory.
-    #[track_caller]
-    fn call<'t>(
-        &'t self,
-        processes: &Processes,
-        kind: Kind,
-        name: &str,
-        operands: [Tensor<'t>; 3],
-    ) -> [Tensor<'t>; 2] {
-        let [x, token, device] = operands;
-        let dims = kind.dims(&x.dims(), processes.size());
-        let x = x.flatten();
-        let mut attributes = vec![
-            (JOB.to_string(), (processes.number() as i64).into()),
-            (NAME.to_string(), name.into()),
-        ];
-        match kind {
-            Kind::AllReduce(reduce) => {
-                attributes.push((REDUCE.to_string(), reduce.name().into()));
-            }
-            Kind::Broadcast { root } => attributes.push((ROOT.to_string(), (root as i64).into())),
-            Kind::ReduceScatter | Kind::AllGather => {}
-        }
-        let result = x.ty().with_dims([dims.iter().product()]);
-        let call = CustomCall {
-            target: kind.target().to_string(),
-            attributes,
-            results: vec![result, token.ty()],
-            ..CustomCall::default()
-        };
-        let results = self.custom_call(call, &[x, token, device]);
-        [results[0].reshape(dims), results[1]]
+/// Exchanges the parts of the local devices.
+#[track_caller]
+fn exchange_parts<'t>(
+    cx: &'t Trace,
+    processes: &Processes,
+    kind: Kind,
+    name: &str,
+    x: Tensor<'t>,
+    token: Tensor<'t>,
+) -> [Tensor<'t>; 2] {
+    let mesh = processes.local_mesh();
+    let axes: Vec<&str> = mesh.axes().map(|(name, _)| name).collect();
+    if let Some(manual) = shard_map::manual_axes(cx) {
+        // The code of one device exchanges what that device has.
+        let axes: Vec<&str> = manual.axes.iter().map(|(name, _)| &**name).collect();
+        let device = cx.axis_index(&axes[..]);
+        return call(cx, processes, kind, name, [x, token, device]);
     }
+    if mesh.size() == 1 {
+        let device = cx.scalar(0.0, DType::S32);
+        return call(cx, processes, kind, name, [x, token, device]);
+    }
+    let last = x.rank() - 1;
+    let length = x.dims()[last];
+    let padded = padded(x, length.next_multiple_of(mesh.size()));
+    let split = |rank: usize| {
+        let whole = std::iter::repeat_n(vec![], rank - 1);
+        PartitionSpec::new(whole.chain([axes.clone()]))
+    };
+    let rank = kind.dims(&x.dims(), processes.size()).len();
+    let outputs = cx.shard_map(
+        Manual::over(mesh).unchecked(),
+        &[padded, token],
+        &[split(last + 1), PartitionSpec::replicated()],
+        &[split(rank), PartitionSpec::replicated()],
+        |parts| {
+            let device = cx.axis_index(&axes[..]);
+            let operands = [parts[0], parts[1], device];
+            call(cx, processes, kind, name, operands).to_vec()
+        },
+    );
+    [outputs[0].slice_dim(rank - 1, 0..length), outputs[1]]
+}
+
+/// The call of one device: of values, token and number of the device. It takes and returns
+/// vectors, whose elements have one order in memory.
+#[track_caller]
+fn call<'t>(
+    cx: &'t Trace,
+    processes: &Processes,
+    kind: Kind,
+    name: &str,
+    operands: [Tensor<'t>; 3],
+) -> [Tensor<'t>; 2] {
+    let [x, token, device] = operands;
+    let dims = kind.dims(&x.dims(), processes.size());
+    let x = x.flatten();
+    let mut attributes = vec![
+        (JOB.to_string(), (processes.number() as i64).into()),
+        (NAME.to_string(), name.into()),
+    ];
+    match kind {
+        Kind::AllReduce(reduce) => {
+            attributes.push((REDUCE.to_string(), reduce.name().into()));
+        }
+        Kind::Broadcast { root } => attributes.push((ROOT.to_string(), (root as i64).into())),
+        Kind::ReduceScatter | Kind::AllGather => {}
+    }
+    let result = x.ty().with_dims([dims.iter().product()]);
+    let call = CustomCall {
+        target: kind.target().to_string(),
+        attributes,
+        results: vec![result, token.ty()],
+        ..CustomCall::default()
+    };
+    let results = cx.custom_call(call, &[x, token, device]);
+    [results[0].reshape(dims), results[1]]
 }
 
 /// The cotangent of the operand of an exchange, from that of its result.
@@ -256,7 +258,7 @@ fn pulled_back<'t>(processes: &Processes, kind: Kind, name: &str, dy: Tensor<'t>
         Kind::ReduceScatter => Kind::AllGather,
         Kind::AllGather => Kind::ReduceScatter,
     };
-    let dx = cx.exchange(processes, adjoint, &name, dy);
+    let dx = exchange(cx, processes, adjoint, &name, dy);
     match kind {
         Kind::Broadcast { root } => cx.process_index().eq(root as f64).select(dx, 0.0),
         _ => dx,

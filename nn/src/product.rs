@@ -3,7 +3,7 @@
 use halite_core::DType;
 use halite_ir::{DotAttributes, Op};
 
-use crate::Tensor;
+use crate::{Tensor, low_rank::LowRank, trace};
 
 impl<'t> Tensor<'t> {
     /// `[.., m, k]` by `[.., k, n]` to `[.., m, n]`: equal leading dimensions are batches.
@@ -23,7 +23,7 @@ impl<'t> Tensor<'t> {
             return self.trace().error_like(Some(like()));
         }
         if a.rank() == 0 || b.rank() < 2 || (batches > 0 && a.rank() != b.rank()) {
-            let names = self.trace().names(&[self, right]);
+            let names = trace::names(&[self, right]);
             let message = format!(
                 "{a} by {b}: want [.., m, k] by [k, n], or equal leading dimensions on both{names}"
             );
@@ -43,7 +43,7 @@ impl<'t> Tensor<'t> {
     /// `right`'s free dimensions; `result` is its element type, at least as wide as the operands'.
     #[track_caller]
     pub fn dot_general(self, right: Tensor<'t>, dot: DotAttributes, result: DType) -> Tensor<'t> {
-        let low_rank = self.trace().low_rank(right);
+        let low_rank = LowRank::of(right);
         if let Some(product) = low_rank.and_then(|weight| weight.product(self, &dot, result)) {
             return product;
         }

@@ -293,9 +293,10 @@ impl<'t> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         check!(self.check_float("log add exp"));
         self.widened(|x| {
-            let right = match right.dtype() == self.dtype() {
-                true => right.convert(x.dtype()),
-                false => right,
+            let right = if right.dtype() == self.dtype() {
+                right.convert(x.dtype())
+            } else {
+                right
             };
             let larger = x.maximum(right);
             // Both are -inf, or one is inf: the larger is the result, and the gradient of the

@@ -308,10 +308,13 @@ impl Schedule {
             | Kind::Cosine { steps, .. } => Some(*steps),
             Kind::OneCycle { steps, .. } => Some(steps.saturating_sub(1)),
             Kind::PerEpoch { schedule, steps } => Some(schedule.steps()?.saturating_mul(*steps)),
-            Kind::WithWarmup { schedule, steps } => match schedule.ends_with_warmup() {
-                true => schedule.steps(),
-                false => Some(schedule.steps()?.saturating_add(*steps)),
-            },
+            Kind::WithWarmup { schedule, steps } => {
+                if schedule.ends_with_warmup() {
+                    schedule.steps()
+                } else {
+                    Some(schedule.steps()?.saturating_add(*steps))
+                }
+            }
             Kind::Then { at, next, .. } => Some(at.saturating_add(next.steps()?)),
         }
     }

@@ -14,7 +14,7 @@ use halite_ir::{Axes, Op, ShardMap, Stuck, Varying, varying};
 
 use crate::{
     Tensor, Trace,
-    trace::{Region, STRAY},
+    trace::{Region, STRAY, capture},
 };
 
 const OP: &str = "shard_map";
@@ -85,16 +85,14 @@ pub(crate) struct ManualAxes {
 #[derive(Default)]
 struct Entered(RefCell<Option<ManualAxes>>);
 
-impl Trace {
-    /// Manual axes of the mesh, in the body of a `shard_map`.
-    pub(crate) fn manual(&self) -> Option<ManualAxes> {
-        self.state::<Entered>().0.borrow().clone()
-    }
+/// Manual axes of the mesh, in the body of a `shard_map`.
+pub(crate) fn manual_axes(cx: &Trace) -> Option<ManualAxes> {
+    cx.state::<Entered>().0.borrow().clone()
+}
 
-    /// Sets the manual axes and returns the previous ones.
-    pub(crate) fn enter_manual(&self, manual: Option<ManualAxes>) -> Option<ManualAxes> {
-        self.state::<Entered>().0.replace(manual)
-    }
+/// Sets the manual axes and returns the previous ones.
+pub(crate) fn enter_manual(cx: &Trace, manual: Option<ManualAxes>) -> Option<ManualAxes> {
+    cx.state::<Entered>().0.replace(manual)
 }
 
 /// Arguments of a `shard_map`, and the checks of them.
@@ -126,7 +124,7 @@ impl<'t> Call<'_, 't> {
             let axes = list_axes(&self.over.mesh);
             return self.fail(cx, format!("no axis `{axis}`; the mesh has {axes}"));
         }
-        if cx.manual().is_some() {
+        if manual_axes(cx).is_some() {
             let message = "a shard_map within a shard_map; use the collectives of the outer one";
             return self.fail(cx, message.to_string());
         }
@@ -179,9 +177,10 @@ impl<'t> Call<'_, 't> {
             );
             return self.fail(cx, message);
         }
-        match outputs.iter().all(|output| cx.can_use(*output)) {
-            true => Ok(outputs),
-            false => self.fail(cx, format!("an output {STRAY}")),
+        if outputs.iter().all(|output| cx.can_use(*output)) {
+            Ok(outputs)
+        } else {
+            self.fail(cx, format!("an output {STRAY}"))
         }
     }
 
@@ -269,7 +268,7 @@ impl Trace {
             out_specs,
             location,
         };
-        self.map_parts(call, |parts| Ok(body(parts)))
+        map_parts(self, call, |parts| Ok(body(parts)))
     }
 
     /// Like [`shard_map`](Self::shard_map), on trees of tensors with trees of specs, such as a model
@@ -305,7 +304,7 @@ impl Trace {
             out_specs: &wanted,
             location,
         };
-        let results = self.map_parts(call, |parts| {
+        let results = map_parts(self, call, |parts| {
             let outputs = body(inputs.with_leaves(parts.iter().copied()));
             match same_structure(out_specs, &outputs) {
                 Ok(()) => Ok(outputs.into_leaves()),
@@ -319,79 +318,84 @@ impl Trace {
         });
         O::from_tree(out_specs.rebuild(results))
     }
+}
 
-    /// Records the operation; returns as many results as `out_specs`.
-    fn map_parts<'t>(
-        &'t self,
-        call: Call<'_, 't>,
-        body: impl FnOnce(&[Tensor<'t>]) -> Result<Vec<Tensor<'t>>, Tensor<'t>>,
-    ) -> Vec<Tensor<'t>> {
-        match self.try_map_parts(&call, body) {
-            Ok(results) => results,
-            Err(_) => (call.out_specs.iter())
-                .map(|_| self.error_like(None))
-                .collect(),
-        }
+/// Records the operation; returns as many results as `out_specs`.
+fn map_parts<'t>(
+    cx: &'t Trace,
+    call: Call<'_, 't>,
+    body: impl FnOnce(&[Tensor<'t>]) -> Result<Vec<Tensor<'t>>, Tensor<'t>>,
+) -> Vec<Tensor<'t>> {
+    match try_map_parts(cx, &call, body) {
+        Ok(results) => results,
+        Err(_) => (call.out_specs.iter())
+            .map(|_| cx.error_like(None))
+            .collect(),
     }
+}
 
-    fn try_map_parts<'t>(
-        &'t self,
-        call: &Call<'_, 't>,
-        body: impl FnOnce(&[Tensor<'t>]) -> Result<Vec<Tensor<'t>>, Tensor<'t>>,
-    ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
-        let mut map = call.without_body(self)?;
-        let parts = call.input_parts(self, &map)?;
-        let (region, outputs) =
-            self.manual_region(&map, &parts, |parts| call.check_outputs(self, body(parts)?));
-        let outputs = outputs?;
-        if let Some(error) = outputs.iter().find(|output| output.is_error()) {
-            return Err(*error);
-        }
-        let region = region.giving(&outputs);
-        let results = self.push_shard_map(&mut map, call.inputs, region, call.location);
-        if call.over.checked && results.iter().all(|result| !result.is_error()) {
-            call.check_variance(self, &map)?;
-        }
-        Ok(results)
+fn try_map_parts<'t>(
+    cx: &'t Trace,
+    call: &Call<'_, 't>,
+    body: impl FnOnce(&[Tensor<'t>]) -> Result<Vec<Tensor<'t>>, Tensor<'t>>,
+) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
+    let mut map = call.without_body(cx)?;
+    let parts = call.input_parts(cx, &map)?;
+    let (region, outputs) = manual_region(cx, &map, &parts, |parts| {
+        call.check_outputs(cx, body(parts)?)
+    });
+    let outputs = outputs?;
+    if let Some(error) = outputs.iter().find(|output| output.is_error()) {
+        return Err(*error);
     }
+    let region = region.giving(&outputs);
+    let results = push_shard_map(cx, &mut map, call.inputs, region, call.location);
+    if call.over.checked && results.iter().all(|result| !result.is_error()) {
+        call.check_variance(cx, &map)?;
+    }
+    Ok(results)
+}
 
-    /// Like [`region`](Self::region), for code of one device.
-    pub(crate) fn manual_region<'t, R>(
-        &'t self,
-        map: &ShardMap,
-        types: &[TensorType],
-        body: impl FnOnce(&[Tensor<'t>]) -> R,
-    ) -> (Region, R) {
-        let devices = map.devices().filter(|_| map.is_fully_manual());
-        let outer = self.enter_manual(Some(ManualAxes {
+/// Like [`region`](Trace::region), for code of one device.
+pub(crate) fn manual_region<'t, R>(
+    cx: &'t Trace,
+    map: &ShardMap,
+    types: &[TensorType],
+    body: impl FnOnce(&[Tensor<'t>]) -> R,
+) -> (Region, R) {
+    let devices = map.devices().filter(|_| map.is_fully_manual());
+    let outer = enter_manual(
+        cx,
+        Some(ManualAxes {
             axes: map.manual_axes(),
             devices,
-        }));
-        let result = self.region(types, body);
-        self.enter_manual(outer);
-        result
-    }
+        }),
+    );
+    let result = cx.region(types, body);
+    enter_manual(cx, outer);
+    result
+}
 
-    /// Records `map` with the region as its body. Captured values are replicated.
-    pub(crate) fn push_shard_map<'t>(
-        &'t self,
-        map: &mut ShardMap,
-        inputs: &[Tensor<'t>],
-        mut region: Region,
-        location: &'static Location<'static>,
-    ) -> Vec<Tensor<'t>> {
-        let captured = self.capture(std::slice::from_mut(&mut region));
-        map.inputs
-            .extend(captured.iter().map(|_| PartitionSpec::replicated()));
-        *map.body = self.region_graph(&region);
-        let operands: Vec<Tensor<'t>> = inputs
-            .iter()
-            .copied()
-            .chain(captured.iter().map(|&id| self.tensor(id)))
-            .collect();
-        if map.outputs.is_empty() {
-            return vec![];
-        }
-        self.push_at(location, Op::ShardMap(map.clone()), &operands)
+/// Records `map` with the region as its body. Captured values are replicated.
+pub(crate) fn push_shard_map<'t>(
+    cx: &'t Trace,
+    map: &mut ShardMap,
+    inputs: &[Tensor<'t>],
+    mut region: Region,
+    location: &'static Location<'static>,
+) -> Vec<Tensor<'t>> {
+    let captured = capture(cx, std::slice::from_mut(&mut region));
+    map.inputs
+        .extend(captured.iter().map(|_| PartitionSpec::replicated()));
+    *map.body = region.graph(cx);
+    let operands: Vec<Tensor<'t>> = inputs
+        .iter()
+        .copied()
+        .chain(captured.iter().map(|&id| cx.tensor(id)))
+        .collect();
+    if map.outputs.is_empty() {
+        return vec![];
     }
+    let _site = cx.called_from(location);
+    cx.push(Op::ShardMap(map.clone()), &operands)
 }

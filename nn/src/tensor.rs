@@ -26,7 +26,7 @@ impl<'t> Tensor<'t> {
 
     /// Element type and dimensions.
     pub fn ty(self) -> TensorType {
-        self.trace.type_of(self.id)
+        self.trace.recording.borrow().tensor(self.id).ty.clone()
     }
 
     /// Element type.
@@ -46,7 +46,7 @@ impl<'t> Tensor<'t> {
 
     /// Whether it results from a mistake, directly or through other operations.
     pub fn is_error(self) -> bool {
-        self.trace.is_error(self.id)
+        self.trace.recording.borrow().tensor(self.id).error
     }
 
     /// The same value, treated as a constant by differentiation. Compilers do not see it.
@@ -57,12 +57,13 @@ impl<'t> Tensor<'t> {
 
     /// The line of the user's code that computed it; `None` for inputs and parameters.
     pub fn origin(self) -> Option<&'static Location<'static>> {
-        self.trace.made_at(self.id)
+        let maker = self.trace.recording.borrow().maker(self.id);
+        maker.map(|node| node.origin)
     }
 
     /// Path of the parameter or input, if this is one.
     pub fn name(self) -> Option<Arc<str>> {
-        self.trace.name_of(self.id)
+        self.trace.recording.borrow().tensor(self.id).name.clone()
     }
 }
 

@@ -19,14 +19,14 @@ use std::{
     sync::Arc,
 };
 
-use halite_core::{Error, Result, TensorType};
+use halite_core::{Result, TensorType};
 use halite_ir::{Graph, Literal, Op, infer};
 
 use crate::Tensor;
 
 pub use mistake::Mistake;
 pub(crate) use mistake::mistakes_error;
-pub(crate) use recording::{Hyperparameter, Id, Recorded, Recording, Region};
+pub(crate) use recording::{Hyperparameter, Id, Recorded, Recording, Region, capture, captured};
 
 /// Recorder of a program. The first argument of every traced function, by convention named `cx`.
 #[derive(Default)]
@@ -46,7 +46,8 @@ impl Trace {
 
     /// Adds an input of the program. `name`, such as the path of a parameter, appears in messages.
     pub fn input(&self, ty: TensorType, name: impl Into<Arc<str>>) -> Tensor<'_> {
-        self.tensor(self.record(ty, false, Some(name.into())))
+        let mut recording = self.recording.borrow_mut();
+        self.tensor(recording.record(ty, false, Some(name.into())))
     }
 
     /// Records an operation and returns its results. Most operations have a method of [`Tensor`].
@@ -68,7 +69,7 @@ impl Trace {
         }
         let ids: Vec<Id> = operands.iter().map(|operand| operand.id).collect();
         if let Some(stray) = operands.iter().position(|operand| !self.can_use(*operand)) {
-            let message = format!("operand {stray} {STRAY}{}", self.names(operands));
+            let message = format!("operand {stray} {STRAY}{}", names(operands));
             return vec![self.fail_at(origin, op.name(), message, None)];
         }
         match inferred {
@@ -80,7 +81,7 @@ impl Trace {
             }
             Err(error) => {
                 let name = error.op().to_string();
-                let message = format!("{}{}", error.message(), self.names(operands));
+                let message = format!("{}{}", error.message(), names(operands));
                 vec![self.fail_at(origin, name, message, types.first().cloned())]
             }
         }
@@ -164,42 +165,9 @@ impl Trace {
         let ids =
             |tensors: &[Tensor<'_>]| tensors.iter().map(|tensor| tensor.id).collect::<Vec<_>>();
         let (inputs, outputs) = (ids(inputs), ids(outputs));
-        self.check_complete(&inputs, &outputs)?;
         let recording = self.recording.borrow();
+        recording.check_complete(&inputs, &outputs)?;
         Ok(recording.program(&inputs, &outputs))
-    }
-
-    /// Checks that every value of the program is an input of it or computed in it.
-    fn check_complete(&self, inputs: &[Id], outputs: &[Id]) -> Result<()> {
-        let recording = self.recording.borrow();
-        let hyperparameters = recording.hyperparameters.iter().map(|one| &one.id);
-        let mut known = vec![false; recording.tensor_count()];
-        for &id in inputs.iter().chain(hyperparameters) {
-            known[id as usize] = true;
-        }
-        for node in recording.nodes_in(0) {
-            if let Some(&id) = node.operands.iter().find(|&&id| !known[id as usize]) {
-                let message = format!(
-                    "{} is used at {} and is not an input of the program",
-                    recording.describe(id),
-                    node.origin
-                );
-                return Err(Error::invalid("trace", message));
-            }
-            for &id in &node.results {
-                known[id as usize] = true;
-            }
-        }
-        match outputs.iter().position(|&id| !known[id as usize]) {
-            None => Ok(()),
-            Some(output) => {
-                let what = recording.describe(outputs[output]);
-                let message = format!(
-                    "output {output}, {what}, is neither an input of the program nor computed by it"
-                );
-                Err(Error::invalid("trace", message))
-            }
-        }
     }
 
     /// Handle on the tensor with this number.
@@ -212,7 +180,7 @@ impl Trace {
     pub(crate) fn literal(&self, literal: Literal) -> Tensor<'_> {
         // Bodies of loops and branches have constants of their own, which compilers fold better
         // than values from outside.
-        let key = (self.scope(), literal);
+        let key = (self.recording.borrow().scope(), literal);
         if let Some(&id) = self.recording.borrow().constants.get(&key) {
             return self.tensor(id);
         }
@@ -250,27 +218,10 @@ impl Trace {
             .collect()
     }
 
-    /// The innermost open scope.
-    pub(crate) fn scope(&self) -> recording::Scope {
-        self.recording.borrow().scope()
-    }
-
-    pub(crate) fn type_of(&self, id: Id) -> TensorType {
-        self.recording.borrow().tensor(id).ty.clone()
-    }
-
-    pub(crate) fn is_error(&self, id: Id) -> bool {
-        self.recording.borrow().tensor(id).error
-    }
-
-    pub(crate) fn name_of(&self, id: Id) -> Option<Arc<str>> {
-        self.recording.borrow().tensor(id).name.clone()
-    }
-
     /// Error tensor that results from a mistake recorded elsewhere.
     pub(crate) fn error_like(&self, ty: Option<TensorType>) -> Tensor<'_> {
         let ty = ty.unwrap_or_else(|| TensorType::scalar(halite_core::DType::F32));
-        self.tensor(self.record(ty, true, None))
+        self.tensor(self.recording.borrow_mut().record(ty, true, None))
     }
 
     /// Like [`called_from`](Self::called_from), but overrides an outer location.
@@ -279,15 +230,6 @@ impl Trace {
             trace: self,
             outer: self.site.replace(Some(location)),
         }
-    }
-
-    /// Runs a closure of the caller within a function that set `site`: what it records has its own
-    /// lines.
-    pub(crate) fn outside_of<R>(&self, site: &CallSite<'_>, body: impl FnOnce() -> R) -> R {
-        let inner = self.site.replace(site.outer);
-        let result = body();
-        self.site.set(inner);
-        result
     }
 
     pub(crate) fn origin(&self, caller: &'static Location<'static>) -> &'static Location<'static> {
@@ -327,28 +269,6 @@ impl Trace {
     pub(crate) fn can_use(&self, tensor: Tensor<'_>) -> bool {
         std::ptr::eq(self, tensor.trace) && self.recording.borrow().is_visible(tensor.id)
     }
-
-    /// ` (operand 1 is `hidden.weight`)`, for operands with names.
-    pub(crate) fn names(&self, operands: &[Tensor<'_>]) -> String {
-        let named: Vec<String> = (operands.iter().enumerate())
-            .filter_map(|(index, operand)| {
-                let name = self.name_of(operand.id)?;
-                Some(format!("operand {index} is `{name}`"))
-            })
-            .collect();
-        if named.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", named.join(", "))
-        }
-    }
-
-    /// Adds a tensor to the open scope.
-    pub(crate) fn record(&self, ty: TensorType, error: bool, name: Option<Arc<str>>) -> Id {
-        let mut recording = self.recording.borrow_mut();
-        let scope = recording.scope();
-        recording.record(scope, ty, error, name)
-    }
 }
 
 impl fmt::Debug for Trace {
@@ -357,11 +277,37 @@ impl fmt::Debug for Trace {
     }
 }
 
+/// ` (operand 1 is `hidden.weight`)`, for operands with names.
+pub(crate) fn names(operands: &[Tensor<'_>]) -> String {
+    let named: Vec<String> = (operands.iter().enumerate())
+        .filter_map(|(index, operand)| {
+            let name = operand.name()?;
+            Some(format!("operand {index} is `{name}`"))
+        })
+        .collect();
+    if named.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", named.join(", "))
+    }
+}
+
 /// Guard that attributes recorded operations to a line of the user: see [`Trace::called_from`].
 #[derive(Debug)]
 pub struct CallSite<'t> {
     trace: &'t Trace,
     outer: Option<&'static Location<'static>>,
+}
+
+impl CallSite<'_> {
+    /// Runs a closure of the caller within the function that set this site: what it records has its
+    /// own lines.
+    pub(crate) fn outside<R>(&self, body: impl FnOnce() -> R) -> R {
+        let inner = self.trace.site.replace(self.outer);
+        let result = body();
+        self.trace.site.set(inner);
+        result
+    }
 }
 
 impl Drop for CallSite<'_> {

@@ -293,11 +293,12 @@ fn show(info: &CheckpointInfo) -> Result<()> {
 }
 
 fn verify(path: &Path) -> Result<()> {
-    let folders: Vec<PathBuf> = match is_checkpoint(path) {
-        true => vec![path.to_path_buf()],
-        false => (open(path)?.folders()?.into_iter())
+    let folders: Vec<PathBuf> = if is_checkpoint(path) {
+        vec![path.to_path_buf()]
+    } else {
+        (open(path)?.folders()?.into_iter())
             .map(|(path, _)| path)
-            .collect(),
+            .collect()
     };
     if folders.is_empty() {
         return Err(no_checkpoint(path));

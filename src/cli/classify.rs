@@ -7,8 +7,8 @@ use std::{
 
 use clap::Args;
 use halite::{
-    DType, Error, ErrorKind, HostArray, Result, TensorType,
-    backends::{Accelerator, Opened},
+    DType, Error, HostArray, Result, TensorType,
+    backends::Accelerator,
     core::files,
     data::{
         InMemory, Key,
@@ -19,7 +19,7 @@ use halite::{
     train::flags::positive,
 };
 
-use crate::cli::{profile, trained::Trained};
+use crate::cli::{io_error, open, trained::Trained};
 
 /// Classify images by published weights, or by a model that `halite train` trained
 ///
@@ -104,7 +104,7 @@ impl Classify {
         let file = Classifier::open(&path).map_err(|error| of_halite(&path, error))?;
         let classes = Classifier::classes_of(&*file).map_err(|error| of_halite(&path, error))?;
         let names = self.names(classes, &cache, bar)?;
-        let opened = self.open(bar)?;
+        let opened = open(&self.accelerator, self.cache_dir.clone(), bar)?;
         let images = stacked(&images, framing.side)?;
         let normalization = preparation.normalization;
         let client = &opened.client;
@@ -123,16 +123,10 @@ impl Classify {
         let read = |path: &PathBuf| transforms.apply(&read_image(path)?, Key::default());
         let images = self.images.iter().map(read).collect::<Result<Vec<_>>>()?;
         let images = InMemory::new([("image", stacked(&images, transforms.side())?)])?;
-        let opened = self.open(&mut fetch::Bar::default())?;
+        let bar = &mut fetch::Bar::default();
+        let opened = open(&self.accelerator, self.cache_dir.clone(), bar)?;
         let probabilities = trained.probabilities(&opened.client, images, BATCH)?;
         self.print_all(&probabilities, Some(trained.outputs.names()))
-    }
-
-    fn open(&self, bar: &mut fetch::Bar) -> Result<Opened> {
-        let options = crate::cli::open_options(self.cache_dir.clone());
-        let opened = self.accelerator.open_with(&options, bar)?;
-        profile::opened(&opened.driver);
-        Ok(opened)
     }
 
     /// Prints the most likely classes of each image, from probabilities `f32[images, classes]`.
@@ -172,10 +166,7 @@ impl Classify {
                 _ => Ok(None),
             };
         };
-        let text = files::read_input_text(path).map_err(|error| {
-            let message = format!("cannot read {}", path.display());
-            Error::new(ErrorKind::Io, "classify", message).caused_by(error)
-        })?;
+        let text = files::read_input_text(path).map_err(io_error("classify", "read", path))?;
         let names: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
         if names.len() != classes {
             let message = format!(

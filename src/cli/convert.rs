@@ -4,11 +4,13 @@ use std::{ffi::OsStr, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use halite::{
-    Error, ErrorKind, Result,
+    Error, Result,
     core::files,
     exchange::{Artifact, portable},
     stablehlo::Version,
 };
+
+use crate::cli::io_error;
 
 /// Convert a StableHLO program between MLIR text and portable bytecode
 ///
@@ -63,10 +65,7 @@ impl Convert {
                 return Err(Error::invalid("convert", message));
             }
         };
-        files::write_output(&self.to, &bytes).map_err(|error| {
-            let message = format!("cannot write {}", self.to.display());
-            Error::new(ErrorKind::Io, "convert", message).caused_by(error)
-        })?;
+        files::write_output(&self.to, &bytes).map_err(io_error("convert", "write", &self.to))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use halite::{
-    Client, Error, ErrorKind, HostArray, Result,
+    Error, ErrorKind, HostArray, Result,
     backends::Accelerator,
     core::files,
     exchange::npy,
@@ -19,7 +19,7 @@ use halite::{
 };
 use serde_json::json;
 
-use crate::cli::{open_options, profile};
+use crate::cli::{io_error, open};
 
 /// Embed texts with a sentence encoder: BERT and the models made from it, such as MiniLM
 ///
@@ -105,17 +105,11 @@ impl Embed {
             };
         }
         let texts = Texts::open(&self.file)?;
-        let client = self.client()?;
+        let bar = &mut fetch::Bar::default();
+        let client = open(&self.accelerator, self.cache_dir.clone(), bar)?.client;
         let encoder = SentenceEncoder::new(&client, opened.load(&client)?, tokenizer, options)?;
         self.embed(&encoder, texts)?;
         Ok(ExitCode::SUCCESS)
-    }
-
-    fn client(&self) -> Result<Client> {
-        let options = open_options(self.cache_dir.clone());
-        let opened = (self.accelerator).open_with(&options, &mut fetch::Bar::default())?;
-        profile::opened(&opened.driver);
-        Ok(opened.client)
     }
 
     fn embed(&self, encoder: &SentenceEncoder, mut texts: Texts) -> Result<()> {
@@ -141,10 +135,7 @@ impl Embed {
             return Ok(());
         };
         let array = HostArray::from_slice(&all, [count, encoder.features()])?;
-        files::write_output(path, &npy::write(&array)).map_err(|error| {
-            let message = format!("cannot write {}", path.display());
-            Error::new(ErrorKind::Io, "embed", message).caused_by(error)
-        })?;
+        files::write_output(path, &npy::write(&array)).map_err(io_error("embed", "write", path))?;
         say!("{}: f32[{count}, {}]", path.display(), encoder.features());
         Ok(())
     }
@@ -155,9 +146,10 @@ fn line(text: &str, embedding: &[f32]) -> String {
     let mut line = format!("{{\"text\":{},\"embedding\":[", json!(text));
     for (index, value) in embedding.iter().enumerate() {
         let comma = if index > 0 { "," } else { "" };
-        match value.is_finite() {
-            true => write!(line, "{comma}{value}"),
-            false => write!(line, "{comma}null"),
+        if value.is_finite() {
+            write!(line, "{comma}{value}")
+        } else {
+            write!(line, "{comma}null")
         }
         .expect("writing to a string does not fail");
     }

@@ -16,7 +16,7 @@ use halite::{
     train::flags::positive,
 };
 
-use super::{open_options, profile, say_part, waiting};
+use super::{open, say_part, waiting};
 
 /// Generate text with a published model
 ///
@@ -150,10 +150,8 @@ impl Generate {
         }
         let stop = self.stop_tokens(&published, tokenizer.as_ref())?;
         self.remark_on_sampling(&published.source)?;
-        let options = open_options(self.cache_dir.clone());
-        let opened = (self.accelerator).open_with(&options, &mut fetch::Bar::default())?;
-        profile::opened(&opened.driver);
-        let client = opened.client;
+        let bar = &mut fetch::Bar::default();
+        let client = open(&self.accelerator, self.cache_dir.clone(), bar)?.client;
 
         let spinner = waiting(format!("loading {}", self.model.display()));
         let start = Instant::now();
@@ -199,9 +197,12 @@ impl Generate {
         let names = published.adapter_names()?;
         let model = published.load_adapted(client, &names, directory)?;
         // The sum is taken in f32.
-        model.try_map_leaves(|_, array| match array.stored() == stored {
-            true => Ok(array),
-            false => Array::upload_as(client, &Arc::new(array.read()?), array.sharding(), stored),
+        model.try_map_leaves(|_, array| {
+            if array.stored() == stored {
+                Ok(array)
+            } else {
+                Array::upload_as(client, &Arc::new(array.read()?), array.sharding(), stored)
+            }
         })
     }
 
@@ -211,16 +212,18 @@ impl Generate {
         published: &Published,
         tokenizer: Option<&Tokenizer>,
     ) -> Result<Vec<u32>> {
-        let mut stop = match self.ignore_eos {
-            true => Vec::new(),
-            false => published.source.stop_tokens()?,
+        let mut stop = if self.ignore_eos {
+            Vec::new()
+        } else {
+            published.source.stop_tokens()?
         };
         let vocabulary = published.model.config.vocab_size;
         for text in &self.stop {
             let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            let token = match is_number {
-                true => (text.parse().ok()).filter(|&id: &u32| (id as usize) < vocabulary),
-                false => tokenizer.and_then(|tokenizer| tokenizer.token_id(text)),
+            let token = if is_number {
+                (text.parse().ok()).filter(|&id: &u32| (id as usize) < vocabulary)
+            } else {
+                tokenizer.and_then(|tokenizer| tokenizer.token_id(text))
             };
             let token = token.ok_or_else(|| {
                 let message = format!(
@@ -237,9 +240,10 @@ impl Generate {
     fn remark_on_sampling(&self, source: &Pretrained) -> Result<()> {
         const OPTIONS: [&str; 3] = ["temperature", "top_k", "top_p"];
         let is_given = self.temperature != 0.0 || self.top_k.is_some() || self.top_p.is_some();
-        let settings = match is_given || source.is_gguf() {
-            true => None,
-            false => source.json("generation_config.json")?,
+        let settings = if is_given || source.is_gguf() {
+            None
+        } else {
+            source.json("generation_config.json")?
         };
         let Some(settings) = settings.filter(|settings| settings["do_sample"] == true) else {
             return Ok(());

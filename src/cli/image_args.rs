@@ -32,9 +32,10 @@ impl ImageArgs {
 /// The folder of the images of a table in `data`: `part` in it, or `data` if there is no such folder.
 pub(super) fn root_of(data: &Path, part: &str) -> PathBuf {
     let folder = data.join(part);
-    match folder.is_dir() {
-        true => folder,
-        false => data.to_owned(),
+    if folder.is_dir() {
+        folder
+    } else {
+        data.to_owned()
     }
 }
 

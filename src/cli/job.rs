@@ -95,8 +95,9 @@ fn described(client: &Client) -> String {
     let (local, all) = (client.local_devices().len(), client.devices());
     let kind = all.iter().find(|device| device.is_local());
     let kind = kind.map_or("", |device| device.kind());
-    match all.len() == local {
-        true => format!("{local} x {kind},"),
-        false => format!("{local} of {} x {kind},", all.len()),
+    if all.len() == local {
+        format!("{local} x {kind},")
+    } else {
+        format!("{local} of {} x {kind},", all.len())
     }
 }

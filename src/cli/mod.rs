@@ -44,7 +44,7 @@ use std::{
     ffi::OsString,
     fmt::{Arguments, Display},
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::{
         Arc,
@@ -56,7 +56,8 @@ use std::{
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use halite::{
     Error, ErrorKind,
-    backends::{OpenOptions, pjrt::Plugin},
+    backends::{Accelerator, OpenOptions, Opened, pjrt::Plugin},
+    fetch,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -117,6 +118,29 @@ fn open_options(cache: Option<PathBuf>) -> OpenOptions {
         trust_python: default.trust_python
             || Session::current().trust_python.load(Ordering::Relaxed),
         ..default
+    }
+}
+
+/// Opens an accelerator with the options of [`open_options`].
+fn open(
+    accelerator: &Accelerator,
+    cache: Option<PathBuf>,
+    bar: &mut fetch::Bar,
+) -> halite::Result<Opened> {
+    let opened = accelerator.open_with(&open_options(cache), bar)?;
+    profile::opened(&opened.driver);
+    Ok(opened)
+}
+
+/// Makes the error of a file or folder that a command cannot read, write or create: `doing`.
+fn io_error(
+    context: &'static str,
+    doing: &'static str,
+    path: &Path,
+) -> impl FnOnce(io::Error) -> Error {
+    move |error| {
+        let message = format!("cannot {doing} {}", path.display());
+        Error::new(ErrorKind::Io, context, message).caused_by(error)
     }
 }
 
@@ -285,9 +309,10 @@ impl Command {
 
 fn print_help() -> halite::Result<ExitCode> {
     let (session, mut command) = (Session::current(), Cli::command());
-    let printed = match session.terminal.is_of_process {
-        true => command.print_help(),
-        false => (session.terminal.stdout).print(&command.render_help().to_string()),
+    let printed = if session.terminal.is_of_process {
+        command.print_help()
+    } else {
+        (session.terminal.stdout).print(&command.render_help().to_string())
     };
     match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -374,9 +399,10 @@ fn all_printed() -> halite::Result<()> {
 fn waiting(message: String) -> ProgressBar {
     let style =
         ProgressStyle::with_template("{spinner} {msg}, {elapsed}").expect("a template of our own");
-    let spinner = match Session::current().terminal.stderr.is_terminal {
-        true => ProgressBar::new_spinner(),
-        false => ProgressBar::hidden(),
+    let spinner = if Session::current().terminal.stderr.is_terminal {
+        ProgressBar::new_spinner()
+    } else {
+        ProgressBar::hidden()
     };
     let spinner = spinner.with_style(style).with_message(message);
     // The thread of the ticks is useless without a terminal.
@@ -394,9 +420,10 @@ fn give_up(error: &Error, code: u8) -> ! {
 
 fn say_error(error: &impl Display) -> ExitCode {
     let is_terminal = Session::current().terminal.stderr.is_terminal;
-    let (red, plain) = match is_terminal && is_colored() {
-        true => ("\x1b[1;31m", "\x1b[0m"),
-        false => ("", ""),
+    let (red, plain) = if is_terminal && is_colored() {
+        ("\x1b[1;31m", "\x1b[0m")
+    } else {
+        ("", "")
     };
     remark!("{red}error{plain}: {error}");
     halite::cluster::tell_launcher(error);

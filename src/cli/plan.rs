@@ -8,7 +8,7 @@ use std::{env, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use halite::{
-    Error, MeshShape, Param, Result, TensorType,
+    Error, MeshShape, Result, TensorType,
     backends::{Located, OpenOptions, OpenTarget, Target, parse_bytes},
     fetch,
     ir::cost,
@@ -16,7 +16,6 @@ use halite::{
     nn::{AdamW, Optimizer, TransformerConfig},
     plan::{self, Candidate, Plan},
     train::{LowerOptions, NumericsOptions, Strategy, Task, flags::positive, lower_step},
-    tree::Family,
 };
 use indicatif::ProgressBar;
 
@@ -138,9 +137,10 @@ impl PlanCommand {
             Ok(plan) => plan,
             Err(error) => return Ok(super::say_error(&error)),
         };
-        match self.json {
-            true => say!("{}", serde_json::json!(plan)),
-            false => say!("{plan}"),
+        if self.json {
+            say!("{}", serde_json::json!(plan))
+        } else {
+            say!("{plan}")
         }
         Ok(code_of([&plan]))
     }
@@ -272,10 +272,7 @@ impl PlanCommand {
         axes: &MeshShape,
         strategy: &Strategy,
         step: TrainingStep<K, O>,
-    ) -> Result<Plan>
-    where
-        <K::Model as Family>::Of<Param>: Send + Sync,
-    {
+    ) -> Result<Plan> {
         let (batch, options) = self.batch_and_options(target, axes, strategy, &step)?;
         plan::plan(
             target,

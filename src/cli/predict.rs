@@ -9,7 +9,7 @@ use std::{
 
 use clap::Args;
 use halite::{
-    Error, ErrorKind, Result,
+    Error, Result,
     backends::Accelerator,
     core::files,
     data::{
@@ -23,7 +23,7 @@ use halite::{
 use crate::cli::{
     config,
     image_args::{ImageArgs, check_ids},
-    open_options, profile,
+    io_error, open,
     trained::{Outputs, Readable, Trained},
 };
 
@@ -100,12 +100,10 @@ impl Predict {
         self.check_output()?;
         let trained = Trained::of_run("predict", &self.run)?;
         let source = self.source(&trained)?;
-        let options = open_options(self.cache_dir.clone());
-        let opened = (self.accelerator).open_with(&options, &mut fetch::Bar::default())?;
-        profile::opened(&opened.driver);
+        let bar = &mut fetch::Bar::default();
+        let client = open(&self.accelerator, self.cache_dir.clone(), bar)?.client;
         let readable = Readable::new(source.images.clone(), self.bad_samples);
-        let probabilities =
-            trained.probabilities(&opened.client, readable.clone(), self.batch_size)?;
+        let probabilities = trained.probabilities(&client, readable.clone(), self.batch_size)?;
         let unread = readable.unread();
         for reason in unread.values() {
             remark!("no prediction: {reason}");
@@ -128,10 +126,8 @@ impl Predict {
             cells.extend(values.iter().map(|value| shown(value.to_string())));
             text.push_str(&line(cells.iter().map(String::as_str)));
         }
-        files::write_output(&self.out, text.as_bytes()).map_err(|error| {
-            let message = format!("cannot write {}", self.out.display());
-            Error::new(ErrorKind::Io, "predict", message).caused_by(error)
-        })?;
+        files::write_output(&self.out, text.as_bytes())
+            .map_err(io_error("predict", "write", &self.out))?;
         let skipped = match unread.len() {
             0 => String::new(),
             count => format!("; {count} without a prediction"),
@@ -264,9 +260,12 @@ fn header(ids: &[String], outputs: &Outputs) -> Vec<String> {
 
 /// Index of the largest value; the first of equals.
 fn largest(values: &[f32]) -> usize {
-    let larger = |best: usize, index: usize| match values[index] > values[best] {
-        true => index,
-        false => best,
+    let larger = |best: usize, index: usize| {
+        if values[index] > values[best] {
+            index
+        } else {
+            best
+        }
     };
     (0..values.len()).reduce(larger).unwrap_or_default()
 }
@@ -278,9 +277,10 @@ fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
         if place > 0 {
             line.push(',');
         }
-        match cell.contains([',', '"', '\n', '\r']) {
-            true => _ = write!(line, "\"{}\"", cell.replace('"', "\"\"")),
-            false => line.push_str(cell),
+        if cell.contains([',', '"', '\n', '\r']) {
+            _ = write!(line, "\"{}\"", cell.replace('"', "\"\""))
+        } else {
+            line.push_str(cell)
         }
     }
     line.push('\n');

@@ -3,14 +3,14 @@
 use std::{cell::RefCell, path::PathBuf};
 
 use halite::{
-    Error, ErrorKind, Result,
+    Result,
     backends::{ChromeTrace, Driver, pjrt},
     core::files,
     profile::{ProfileSteps, StepRange},
 };
 use tracing_subscriber::{EnvFilter, prelude::*};
 
-use crate::cli::Session;
+use crate::cli::{Session, io_error};
 
 /// Recordings of this process.
 #[derive(Default)]
@@ -94,12 +94,5 @@ pub(crate) fn finish() -> Result<()> {
         return Ok(());
     };
     let path = path.with_extension("xplane.pb");
-    files::write_output(&path, &recorded?).map_err(|error| {
-        Error::new(
-            ErrorKind::Io,
-            "profile",
-            format!("cannot write {}", path.display()),
-        )
-        .caused_by(error)
-    })
+    files::write_output(&path, &recorded?).map_err(io_error("profile", "write", &path))
 }

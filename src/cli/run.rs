@@ -11,7 +11,7 @@ use std::{
 
 use clap::Args;
 use halite::{
-    Array, Error, ErrorKind, HostArray, Result,
+    Array, HostArray, Result,
     backends::Accelerator,
     core::files,
     exchange::{Artifact, npy},
@@ -19,7 +19,7 @@ use halite::{
 };
 
 use self::inputs::Input;
-use crate::cli::profile;
+use crate::cli::{io_error, open};
 
 /// Run a StableHLO program: MLIR text, portable bytecode, or an artifact of `jax.export`
 ///
@@ -74,10 +74,8 @@ impl Run {
             return Ok(ExitCode::SUCCESS);
         }
         let inputs = inputs::load(&self.inputs, artifact.inputs())?;
-        let options = super::open_options(self.cache_dir);
-        let opened = (self.accelerator).open_with(&options, &mut fetch::Bar::default())?;
-        profile::opened(&opened.driver);
-        let client = opened.client;
+        let bar = &mut fetch::Bar::default();
+        let client = open(&self.accelerator, self.cache_dir, bar)?.client;
 
         let started = Instant::now();
         let program = artifact.compile(&client)?;
@@ -146,8 +144,5 @@ fn save(directory: &Path, index: usize, values: &HostArray) -> Result<()> {
     let path = directory.join(format!("{index}.npy"));
     fs::create_dir_all(directory)
         .and_then(|()| files::write_output(&path, &npy::write(values)))
-        .map_err(|error| {
-            let message = format!("cannot write {}", path.display());
-            Error::new(ErrorKind::Io, "run", message).caused_by(error)
-        })
+        .map_err(io_error("run", "write", &path))
 }

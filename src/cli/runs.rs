@@ -4,13 +4,15 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use halite::{
-    Error, ErrorKind, Result,
+    Error, Result,
     core::{files, format_count},
     train::{
         BestMetric, RunProgress, RunSummary,
         loggers::{Split, format_metric, format_seconds, render_runs},
     },
 };
+
+use crate::cli::io_error;
 
 /// Compare runs: state, length and best metrics
 ///
@@ -53,10 +55,7 @@ impl Runs {
         if let Some(path) = &self.plot {
             let named: Vec<_> = runs.into_iter().map(|run| (run.name(), run.rows)).collect();
             let svg = render_runs(&self.dir.to_string_lossy(), &named)?;
-            files::write_output(path, svg.as_bytes()).map_err(|error| {
-                let message = format!("cannot write {}", path.display());
-                Error::new(ErrorKind::Io, "runs", message).caused_by(error)
-            })?;
+            files::write_output(path, svg.as_bytes()).map_err(io_error("runs", "write", path))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -22,15 +22,20 @@ use halite::{
     train::{Trainer, checkpoint::Saved},
 };
 
+use crate::cli::io_error;
+
 /// Names of the classes of a run, one a line, in its directory.
 pub(super) const CLASSES: &str = "classes.txt";
 
 /// Names of labels as the property `labels` of a run: the header of a CSV file.
 pub(super) fn labels_in_line(labels: &[String]) -> String {
     let is_plain = |label: &str| !label.contains([',', ';', '\t', '"', '\n', '\r']);
-    let cell = |label: &String| match is_plain(label) {
-        true => label.clone(),
-        false => format!("\"{}\"", label.replace('"', "\"\"")),
+    let cell = |label: &String| {
+        if is_plain(label) {
+            label.clone()
+        } else {
+            format!("\"{}\"", label.replace('"', "\"\""))
+        }
     };
     labels.iter().map(cell).collect::<Vec<_>>().join(",")
 }
@@ -84,13 +89,14 @@ impl Trained {
             values: saved.properties()?,
         };
         let model: Classifier = properties.parsed("--model")?;
-        let transforms = match properties.values.contains_key("transforms") {
-            true => properties.parsed::<Transforms>("transforms")?,
+        let transforms = if properties.values.contains_key("transforms") {
+            properties.parsed::<Transforms>("transforms")?
+        } else {
             // As `halite train imagenet` prepares images.
-            false => Transforms::from(Framing {
+            Transforms::from(Framing {
                 side: properties.parsed("--side")?,
                 ..model.framing()
-            }),
+            })
         };
         let outputs = match properties.values.get("labels") {
             Some(labels) => Outputs::Labels(labels_of_line(labels)?),
@@ -156,10 +162,7 @@ fn class_names(context: &'static str, saved: &Saved) -> Result<Vec<String>> {
     let Some(path) = file_of_run(saved.path(), CLASSES) else {
         return Ok((0..count).map(|class| class.to_string()).collect());
     };
-    let text = files::read_input_text(&path).map_err(|error| {
-        let message = format!("cannot read {}", path.display());
-        Error::new(ErrorKind::Io, context, message).caused_by(error)
-    })?;
+    let text = files::read_input_text(&path).map_err(io_error(context, "read", &path))?;
     let names: Vec<String> = text.lines().map(str::to_owned).collect();
     if names.len() != count {
         let message = format!(

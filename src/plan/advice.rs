@@ -39,9 +39,10 @@ fn smaller_state(plan: &Plan, available: u64) -> Vec<String> {
     }
     if state > available / 2 {
         let factor = (2.0 * state as f64 / available as f64).ceil() as usize;
-        let more = match is_sharded {
-            true => "more shards",
-            false => "more devices and fsdp",
+        let more = if is_sharded {
+            "more shards"
+        } else {
+            "more devices and fsdp"
         };
         lines.push(format!(
             "{more}: on {factor} times as many devices, the state takes half of the memory"
@@ -71,9 +72,10 @@ fn smaller_activations(plan: &Plan, remat: Option<Remat>) -> Vec<String> {
         lines.push("bf16 (--precision bf16-mixed): activations of half the size".into());
     }
     if !plan.strategy.contains("tp") && plan.devices > 1 {
-        let both = match plan.strategy.contains("fsdp") {
-            true => "fsdp+tp",
-            false => "dp+tp",
+        let both = if plan.strategy.contains("fsdp") {
+            "fsdp+tp"
+        } else {
+            "dp+tp"
         };
         lines.push(format!(
             "tensor parallelism ({both}, with an axis `model`): each device computes a part of \

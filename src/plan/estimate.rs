@@ -101,9 +101,10 @@ fn peaks(spec: &DeviceSpec, policy: &DTypePolicy) -> (f64, f64) {
         DType::F16 => spec.f16_flops.unwrap_or(spec.bf16_flops),
         _ => spec.bf16_flops,
     };
-    let of_32_bits = match policy.fast_products {
-        true => spec.f32_flops,
-        false => spec.f32_highest_flops,
+    let of_32_bits = if policy.fast_products {
+        spec.f32_flops
+    } else {
+        spec.f32_highest_flops
     };
     (of_16_bits, of_32_bits)
 }

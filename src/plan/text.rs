@@ -128,9 +128,10 @@ impl Plan {
         table.add("  arithmetic", seconds(estimate.compute_seconds));
         table.add("  memory", seconds(estimate.memory_seconds));
         let target = self.target.parse::<Target>();
-        let without = match target.is_ok_and(|target| target.crosses_network()) {
-            true => ", without traffic over the data center's network",
-            false => "",
+        let without = if target.is_ok_and(|target| target.crosses_network()) {
+            ", without traffic over the data center's network"
+        } else {
+            ""
         };
         let network = seconds(estimate.network_seconds);
         table.add("  network", format!("{network}{without}"));

@@ -409,9 +409,10 @@ fn ratio(part: Duration, whole: Duration) -> f64 {
 
 /// The share of waits in the time; those of several threads may be longer than it.
 fn share(part: Duration, whole: Duration) -> String {
-    match part <= whole {
-        true => format!("{} of the time", percent(ratio(part, whole))),
-        false => format!("on several threads, of {}", time(whole)),
+    if part <= whole {
+        format!("{} of the time", percent(ratio(part, whole)))
+    } else {
+        format!("on several threads, of {}", time(whole))
     }
 }
 

@@ -77,7 +77,7 @@ pub(crate) use self::{
     parts::{Held, parts_of},
     ranking::{RANKING, Ranking},
     spare::SpareMemory,
-    stream::StateStream,
+    stream::{StateServer, StateStream},
 };
 pub use self::{
     info::CheckpointInfo,

@@ -184,13 +184,14 @@ pub(crate) fn is_damage(error: &io::Error) -> bool {
 
 /// [`failed`] for reading; of the kind [`ErrorKind::Corrupt`] if the file [is damaged](is_damage).
 pub(crate) fn unreadable(op: &'static str, path: &Path, error: &io::Error) -> Error {
-    match is_damage(error) {
-        true => Error::new(
+    if is_damage(error) {
+        Error::new(
             ErrorKind::Corrupt,
             op,
             failed(op, "read", path, error).message().to_string(),
-        ),
-        false => failed(op, "read", path, error),
+        )
+    } else {
+        failed(op, "read", path, error)
     }
 }
 

@@ -40,7 +40,7 @@ use crate::{
     callbacks::Callbacks,
     identity::PendingIdentity,
     processes::{Agreement, ResumeFrom},
-    programs::{ModelArrays, ModelParams, Programs},
+    programs::{ModelArrays, Programs},
     signals::{Interrupts, StopFlag, StopReason},
     validation_set::NamedSet,
 };
@@ -111,6 +111,13 @@ pub(crate) struct Fit<'a, K: Task, O: Optimizer> {
     gather: Option<ArrayCollectives>,
 }
 
+/// A run whose steps have begun.
+struct TrainingLoop<'a, K: Task, O: Optimizer> {
+    // Dropped first: its arrays are of the client of the other.
+    now: LoopState<K, O>,
+    fit: Fit<'a, K, O>,
+}
+
 /// The end of the steps of an epoch.
 #[derive(PartialEq)]
 enum Ended {
@@ -121,16 +128,13 @@ enum Ended {
     Stopped,
 }
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Fit<'_, K, O> {
     /// Runs to the end, or to the first error.
     ///
     /// Every checkpoint is on the disk before it returns, unless the run was stopped or failed and
     /// the copies of the state did not arrive in time.
     pub(crate) fn fit(mut self) -> Result<Fitted<K>> {
-        let mut now = self.begin().inspect_err(|error| {
+        let now = self.begin().inspect_err(|error| {
             // Dropping a program waits for its compiler, which may be what hangs.
             if matches!(
                 error.kind(),
@@ -143,37 +147,57 @@ where
                 }
             }
         })?;
-        let result = self.epochs(&mut now);
+        let mut running = TrainingLoop { now, fit: self };
+        running.meet()?;
+        running.run()
+    }
+}
+
+impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O> {
+    /// Waits for the other processes: none starts a step before all have compiled it.
+    fn meet(&mut self) -> Result<()> {
+        self.agree()?;
+        if self.now.run.resumed_from_step.is_some() {
+            // Several processes use the time that they agreed on: each has its own clock.
+            self.now.validated.seconds = self.now.seconds();
+        }
+        Ok(())
+    }
+
+    fn run(mut self) -> Result<Fitted<K>> {
+        let result = self.epochs();
         let is_late = result
             .as_ref()
             .is_err_and(|error| error.kind() == ErrorKind::DeadlineExceeded);
         if is_late {
-            self.give_up_device(&now);
+            self.give_up_device();
         }
-        let saved = self.callbacks.finish_saving();
+        let saved = self.fit.callbacks.finish_saving();
         // The first error is the cause of the second.
         let report = match result.and_then(|report| saved.map(|()| report)) {
             Ok(report) => report,
             Err(mut error) => {
-                let of_job = now.agreement.as_ref().and_then(Agreement::checkpoint);
+                let of_job = self.now.agreement.as_ref().and_then(Agreement::checkpoint);
                 match of_job {
                     Some(path) if !error.to_string().contains(path) => {
                         error = error.with_note(&format!("the last checkpoint is {path}"));
                     }
                     None if is_late => {
-                        error = error.with_note(&self.callbacks.newest_checkpoint());
+                        error = error.with_note(&self.fit.callbacks.newest_checkpoint());
                     }
                     _ => {}
                 }
-                self.callbacks.fail(&now.run, &error);
+                self.fit.callbacks.fail(&self.now.run, &error);
                 return Err(error);
             }
         };
-        let stopped_by = self.interrupts.reason().or(Some(StopReason::Callback));
-        let (state, _) = now.live.take().ok_or_else(lost)?;
+        let stopped_by = self.fit.interrupts.reason().or(Some(StopReason::Callback));
+        let (state, _) = self.now.live.take().ok_or_else(lost)?;
         let average = state.average.as_ref();
-        let average =
-            average.map(|_| self.with_validated(&state, |model| rates::copied::<K::Model>(model)));
+        let average = average.map(|_| {
+            self.fit
+                .with_validated(&state, |model| rates::copied::<K::Model>(model))
+        });
         Ok(Fitted {
             average: average.transpose()?,
             model: state.model,
@@ -182,128 +206,131 @@ where
         })
     }
 
-    fn epochs(&mut self, now: &mut LoopState<K, O>) -> Result<Report> {
-        self.callbacks
-            .notify(&mut now.run, |callback, run| callback.on_fit_start(run))?;
-        self.check_sanity(now)?;
+    fn epochs(&mut self) -> Result<Report> {
+        self.fit
+            .callbacks
+            .notify(&mut self.now.run, |callback, run| {
+                callback.on_fit_start(run)
+            })?;
+        self.check_sanity()?;
         let mut is_stopped = false;
-        while !self.is_over(now) && !self.is_end_requested(now)? {
-            if self.epoch(now)? == Ended::Stopped {
-                self.save_stopped(now)?;
-                if now.run.batch > 0 {
-                    self.measure_unfinished(now)?;
+        while !self.is_over() && !self.is_end_requested()? {
+            if self.epoch()? == Ended::Stopped {
+                self.save_stopped()?;
+                if self.now.run.batch > 0 {
+                    self.measure_unfinished()?;
                 }
                 is_stopped = true;
                 break;
             }
         }
-        let at_end = now.validated.step == Some(now.run.step);
-        let is_known = at_end && now.validated.scores.is_some();
-        let is_trained = now.run.step > 0;
-        if !is_known && !is_stopped && is_trained && !self.validation.is_empty() {
+        let at_end = self.now.validated.step == Some(self.now.run.step);
+        let is_known = at_end && self.now.validated.scores.is_some();
+        let is_trained = self.now.run.step > 0;
+        if !is_known && !is_stopped && is_trained && !self.fit.validation.is_empty() {
             // The run had ended before the resume: validated for the report.
-            let progress = &self.callbacks.progress_bar.progress;
+            let progress = &self.fit.callbacks.progress_bar.progress;
             progress.waiting_for("validating");
-            let validated = self.validate(now);
-            self.callbacks.progress_bar.progress.done_waiting();
-            let scores = validated.map_err(|error| self.of_validation(now, error))?;
+            let validated = self.validate();
+            self.fit.callbacks.progress_bar.progress.done_waiting();
+            let scores = validated.map_err(|error| self.of_validation(error))?;
             is_stopped = scores.is_none();
-            now.validated.step = Some(now.run.step);
-            now.validated.scores = scores;
+            self.now.validated.step = Some(self.now.run.step);
+            self.now.validated.scores = scores;
         }
-        self.callbacks.finish_saving()?;
-        let interrupted = is_stopped || !self.is_over(now);
-        let processes = self.of_processes(now)?;
-        let mut report = self.report(now, processes, interrupted);
-        self.callbacks.finish(&mut now.run, &mut report)?;
+        self.fit.callbacks.finish_saving()?;
+        let interrupted = is_stopped || !self.is_over();
+        let processes = self.of_processes()?;
+        let mut report = self.report(processes, interrupted);
+        self.fit.callbacks.finish(&mut self.now.run, &mut report)?;
         Ok(report)
     }
 
     /// Does the rest of an epoch, and validates where that is due.
-    fn epoch(&mut self, now: &mut LoopState<K, O>) -> Result<Ended> {
-        match self.steps(now)? {
+    fn epoch(&mut self) -> Result<Ended> {
+        match self.steps()? {
             Ended::Stopped => return Ok(Ended::Stopped),
-            Ended::Limit => return self.end_within_epoch(now),
-            Ended::Complete => now.run.train_metrics = now.meter.means(),
+            Ended::Limit => return self.end_within_epoch(),
+            Ended::Complete => self.now.run.train_metrics = self.now.meter.means(),
         }
-        self.notify(now, |callback, run| callback.on_train_epoch_end(run))?;
+        self.notify(|callback, run| callback.on_train_epoch_end(run))?;
         let mut called = Ok(());
-        if self.is_validation_due(now) {
-            match self.validation(now)? {
+        if self.is_validation_due() {
+            match self.validation()? {
                 Some(result) => called = result,
                 // The steps of the epoch are saved, and a resume validates.
                 None => return Ok(Ended::Stopped),
             }
-        } else if self.validation.is_empty() {
-            self.update_statistics(now)?;
+        } else if self.fit.validation.is_empty() {
+            self.update_statistics()?;
         }
-        self.start_epoch(now)?;
+        self.start_epoch()?;
         if let Err(error) = called {
-            return Err(self.save_before(now, error));
+            return Err(self.save_before(error));
         }
-        let is_last = self.is_over(now) || now.run.stop_requested;
-        if is_last || self.callbacks.saves_epoch(&now.run) {
-            now.run.save();
+        let is_last = self.is_over() || self.now.run.stop_requested;
+        if is_last || self.fit.callbacks.saves_epoch(&self.now.run) {
+            self.now.run.save();
         }
-        self.save_if_requested(now)?;
-        self.notify(now, |callback, run| callback.on_epoch_end(run))?;
+        self.save_if_requested()?;
+        self.notify(|callback, run| callback.on_epoch_end(run))?;
         Ok(Ended::Complete)
     }
 
     /// Validates and saves a run whose last step is within an epoch.
-    fn end_within_epoch(&mut self, now: &mut LoopState<K, O>) -> Result<Ended> {
+    fn end_within_epoch(&mut self) -> Result<Ended> {
         // The time may be over before the first step: the metrics are those of the epoch before.
-        if now.run.batch > 0 {
-            self.measure_unfinished(now)?;
-            if self.validation.is_empty() {
-                self.update_statistics(now)?;
+        if self.now.run.batch > 0 {
+            self.measure_unfinished()?;
+            if self.fit.validation.is_empty() {
+                self.update_statistics()?;
             }
         }
-        let validated = self.validation.is_empty() || now.validated.step == Some(now.run.step);
+        let validated =
+            self.fit.validation.is_empty() || self.now.validated.step == Some(self.now.run.step);
         if !validated {
-            match self.validation(now)? {
-                Some(called) => self.check_called(now, called)?,
+            match self.validation()? {
+                Some(called) => self.check_called(called)?,
                 None => return Ok(Ended::Stopped),
             }
         }
-        now.run.save();
-        self.save_if_requested(now)?;
+        self.now.run.save();
+        self.save_if_requested()?;
         Ok(Ended::Limit)
     }
 
     /// Moves to the next epoch, with empty metrics.
-    fn start_epoch(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
-        let metrics = &self.programs.train_metrics;
-        let window = metrics.upload(&self.trainer.client, &self.trainer.mesh)?;
-        now.live.as_mut().ok_or_else(lost)?.1 = window;
-        now.meter = Meter::new(metrics);
-        now.run.epoch += 1;
-        now.run.batch = 0;
+    fn start_epoch(&mut self) -> Result<()> {
+        let metrics = &self.fit.programs.train_metrics;
+        let window = metrics.upload(&self.fit.trainer.client, &self.fit.trainer.mesh)?;
+        self.now.live.as_mut().ok_or_else(lost)?.1 = window;
+        self.now.meter = Meter::new(metrics);
+        self.now.run.epoch += 1;
+        self.now.run.batch = 0;
         Ok(())
     }
 
     /// Calls `event` of each callback.
     fn notify(
         &mut self,
-        now: &mut LoopState<K, O>,
         event: impl FnMut(&mut dyn Callback, &mut Run) -> Result<()>,
     ) -> Result<()> {
-        let called = self.callbacks.notify(&mut now.run, event);
-        self.check_called(now, called)
+        let called = self.fit.callbacks.notify(&mut self.now.run, event);
+        self.check_called(called)
     }
 
     /// Returns the error of a callback, if there is one. The steps so far are saved before, unless
     /// they have diverged.
-    fn check_called(&mut self, now: &mut LoopState<K, O>, called: Result<()>) -> Result<()> {
+    fn check_called(&mut self, called: Result<()>) -> Result<()> {
         let Err(error) = called else { return Ok(()) };
         if error.kind() == ErrorKind::Diverged {
             return Err(error);
         }
-        if now.has_failed {
+        if self.now.has_failed {
             // The save after an error must not fail for another one of a callback.
             tracing::debug!("{error}");
             return Ok(());
         }
-        Err(self.save_before(now, error))
+        Err(self.save_before(error))
     }
 }

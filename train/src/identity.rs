@@ -301,8 +301,34 @@ impl Identity {
                 std::iter::once(&*difference.name).chain(difference.options.iter().copied());
             allowed.contains(ALL) || names.any(|name| allowed.contains(&normalized(name)))
         };
-        let mut comparison = Comparison::default();
-        let (mut mathematics, mut other_program) = (Vec::new(), false);
+        let (mut comparison, mut mathematics) = self.known_differences(saved);
+        // More epochs make a longer schedule, of the same rates.
+        let lengths = |difference: &Difference| {
+            let text = |identity: &Identity| identity.trainer.get(OPTIMIZER).cloned();
+            difference.name == OPTIMIZER
+                && (text(saved).zip(text(self)))
+                    .is_some_and(|(then, now)| only_lengths_differ(&then, &now))
+        };
+        comparison.length = comparison.length.take().and_then(|(epochs, _)| {
+            let optimizer = mathematics.iter().position(lengths)?;
+            Some((epochs, mathematics.remove(optimizer)))
+        });
+        mathematics.extend(self.property_differences(saved));
+        let is_unknown = |name: &&str| {
+            [saved, self]
+                .iter()
+                .any(|side| !side.trainer.contains_key(*name))
+        };
+        comparison.unknown = DATA.into_iter().filter(is_unknown).collect();
+        comparison.other_program &= mathematics.is_empty() && comparison.rounding.is_empty();
+        (comparison.accepted, comparison.refused) = mathematics.into_iter().partition(allows);
+        comparison
+    }
+
+    /// The differences in the settings of the trainer. Those of the mathematics are apart: whether
+    /// they are allowed is decided later.
+    fn known_differences(&self, saved: &Identity) -> (Comparison, Vec<Difference>) {
+        let (mut comparison, mut mathematics) = (Comparison::default(), Vec::new());
         for known in &KNOWN {
             let (Some(then), Some(now)) =
                 (saved.trainer.get(known.name), self.trainer.get(known.name))
@@ -338,31 +364,12 @@ impl Identity {
                 Effect::Rounding | Effect::Platform => comparison.rounding.push(difference),
                 Effect::Length => comparison.length = Some((difference.clone(), difference)),
                 // Another version of halite prints another program.
-                Effect::Code => other_program = version_of(then) == version_of(now),
+                Effect::Code => {
+                    comparison.other_program = version_of(then) == version_of(now);
+                }
             }
         }
-        // More epochs make a longer schedule, of the same rates.
-        let lengths = |difference: &Difference| {
-            let text = |identity: &Identity| identity.trainer.get(OPTIMIZER).cloned();
-            difference.name == OPTIMIZER
-                && (text(saved).zip(text(self)))
-                    .is_some_and(|(then, now)| only_lengths_differ(&then, &now))
-        };
-        comparison.length = comparison.length.take().and_then(|(epochs, _)| {
-            let optimizer = mathematics.iter().position(lengths)?;
-            Some((epochs, mathematics.remove(optimizer)))
-        });
-        mathematics.extend(self.property_differences(saved));
-        let is_unknown = |name: &&str| {
-            [saved, self]
-                .iter()
-                .any(|side| !side.trainer.contains_key(*name))
-        };
-        comparison.unknown = DATA.into_iter().filter(is_unknown).collect();
-        comparison.other_program =
-            other_program && mathematics.is_empty() && comparison.rounding.is_empty();
-        (comparison.accepted, comparison.refused) = mathematics.into_iter().partition(allows);
-        comparison
+        (comparison, mathematics)
     }
 
     /// The properties of the caller that differ, or that only one side has.

@@ -122,10 +122,7 @@ impl Trainer {
         optimizer: O,
         train: impl Dataset + 'static,
         validation: impl ValidationSet,
-    ) -> Result<Fitted<K>>
-    where
-        ModelParams<K>: Send + Sync,
-    {
+    ) -> Result<Fitted<K>> {
         let start = Start::from(model, values)?;
         let line = Location::caller();
         let fit = self.run(line, task, start, optimizer, train, validation)?;
@@ -210,9 +207,10 @@ impl Saved {
     /// As [`take_model`](Self::take_model).
     pub fn take_validated<M: Tree<Leaf = Param>>(&mut self, net: &M) -> Result<Of<M, HostArray>> {
         let has_averages = self.arrays().any(|(name, _)| name.starts_with("average."));
-        match has_averages {
-            true => self.take_average(net),
-            false => self.take_model(net),
+        if has_averages {
+            self.take_average(net)
+        } else {
+            self.take_model(net)
         }
     }
 
@@ -228,9 +226,10 @@ impl Saved {
                 DType::F64 => DType::F64,
                 _ => DType::F32,
             };
-            match param.trainable || averages.contains(&average) {
-                true => (average, param.ty.with_dtype(wide)),
-                false => (format!("model.{path}"), param.ty.clone()),
+            if param.trainable || averages.contains(&average) {
+                (average, param.ty.with_dtype(wide))
+            } else {
+                (format!("model.{path}"), param.ty.clone())
             }
         });
         let hosts = self.take_some(&types.collect::<Vec<_>>())?;

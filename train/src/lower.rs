@@ -110,10 +110,7 @@ pub fn lower_step<K: Task, O: Optimizer>(
     optimizer: O,
     fields: &[TensorType],
     options: &LowerOptions,
-) -> Result<LoweredStep>
-where
-    ModelParams<K>: Send + Sync,
-{
+) -> Result<LoweredStep> {
     let LowerOptions {
         mesh,
         strategy,
@@ -152,10 +149,7 @@ pub(crate) fn lower_parts<K: Task, O: Optimizer>(
     mesh: &MeshShape,
     batch: BatchTypes<K>,
     capabilities: &Capabilities,
-) -> Result<LoweredStep>
-where
-    ModelParams<K>: Send + Sync,
-{
+) -> Result<LoweredStep> {
     let step = Step::new(parts, mesh, &batch)?;
     let batch = batch.map_leaves(|_, ty| parts.options.input(&ty));
     let lowered = step.lower(mesh, &batch, capabilities)?;

@@ -106,10 +106,7 @@ pub(crate) struct Evaluation<K: Task> {
     pub(crate) metrics: Window,
 }
 
-impl<K: Task, O: Optimizer> Programs<K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Programs<K, O> {
     /// Programs for batches of this type, and of the validation data.
     ///
     /// # Errors
@@ -278,10 +275,7 @@ pub(crate) fn batch_types<K: Task>(batch: &BatchSpecs<K>) -> BatchTypes<K> {
 fn init_function<K: Task, O: Optimizer>(
     parts: &StepParts<'_, K, O>,
     state: &RunState<K, O, ShardedType>,
-) -> Function<Empty<()>, Leaf<()>, RunState<K, O, ()>>
-where
-    ModelParams<K>: Send + Sync,
-{
+) -> Function<Empty<()>, Leaf<()>, RunState<K, O, ()>> {
     let (params, optimizer) = (parts.params.clone(), parts.optimizer.clone());
     let options = parts.options.state(parts.strategy);
     let processes = parts.options.processes.clone();

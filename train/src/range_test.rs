@@ -231,10 +231,7 @@ impl Trainer {
         optimizer: O,
         train: impl Dataset + 'static,
         finder: LearningRateFinder,
-    ) -> Result<RangeTest>
-    where
-        ModelParams<K>: Send + Sync,
-    {
+    ) -> Result<RangeTest> {
         let start = Start {
             model,
             values: None,
@@ -256,10 +253,7 @@ impl Trainer {
         optimizer: O,
         train: impl Dataset + 'static,
         finder: LearningRateFinder,
-    ) -> Result<RangeTest>
-    where
-        ModelParams<K>: Send + Sync,
-    {
+    ) -> Result<RangeTest> {
         let start = Start::from(model, values)?;
         self.range_test(Location::caller(), task, start, optimizer, train, finder)
     }
@@ -272,10 +266,7 @@ impl Trainer {
         optimizer: O,
         train: impl Dataset + 'static,
         finder: LearningRateFinder,
-    ) -> Result<RangeTest>
-    where
-        ModelParams<K>: Send + Sync,
-    {
+    ) -> Result<RangeTest> {
         finder.check()?;
         let points = Arc::new(Mutex::new(Vec::new()));
         let sweep = Sweep {

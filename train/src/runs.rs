@@ -165,9 +165,10 @@ fn is_measure(name: &str) -> bool {
 /// direction is not known.
 fn best(rows: &[Row]) -> Vec<BestMetric> {
     let is_validated = rows.iter().any(|row| row.split == Split::Validation);
-    let split = match is_validated {
-        true => Split::Validation,
-        false => Split::Train,
+    let split = if is_validated {
+        Split::Validation
+    } else {
+        Split::Train
     };
     let mut best: Vec<BestMetric> = Vec::new();
     for row in rows.iter().filter(|row| row.split == split) {

@@ -228,9 +228,12 @@ impl<F: Family, S: Family> State<F, S, Array> {
         })
         .named("init")
         .runs_once()
-        .output_stored(move |path, ty| match trained.contains(path) {
-            true => policy.stored(ty.dtype()),
-            false => ty.dtype(),
+        .output_stored(move |path, ty| {
+            if trained.contains(path) {
+                policy.stored(ty.dtype())
+            } else {
+                ty.dtype()
+            }
         })
         .of_line(Location::caller())
         .run(&key)
@@ -365,9 +368,12 @@ impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
     ) -> F::Of<Tensor<'t>> {
         let mut trained = trained.into_iter();
         let leaves = self.model.leaves().into_iter().zip(self.trained(turn.part));
-        let all = leaves.map(|(leaf, is_trained)| match is_trained {
-            true => trained.next().expect("a gradient for every trained leaf"),
-            false => leaf.zeros_like(),
+        let all = leaves.map(|(leaf, is_trained)| {
+            if is_trained {
+                trained.next().expect("a gradient for every trained leaf")
+            } else {
+                leaf.zeros_like()
+            }
         });
         let gradients = self.model.with_leaves(all.collect::<Vec<_>>());
         let Rule {

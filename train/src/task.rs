@@ -51,7 +51,7 @@ pub type MetricValues = Vec<(Arc<str>, f64)>;
 /// ```
 pub trait Task: Send + Sync + 'static {
     /// The model: `Mlp<()>`.
-    type Model: Family;
+    type Model: Family<Of<Param>: Send + Sync>;
 
     /// A batch: `Labeled<()>`. Its leaves are the fields of the dataset, in order, and then, if
     /// there is one more leaf, the weight of each sample, `f32[batch]`: 0 for the padding of the
@@ -164,7 +164,7 @@ pub struct LossTask<M, B, F> {
 
 impl<M, B, F> Task for LossTask<M, B, F>
 where
-    M: Family,
+    M: Family<Of<Param>: Send + Sync>,
     B: Family<Of<()>: Default>,
     F: for<'t> Fn(&'t Trace, &Traced<'t, M>, &Traced<'t, B>) -> Mean<'t> + Send + Sync + 'static,
 {

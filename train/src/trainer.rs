@@ -111,10 +111,7 @@ impl Trainer {
         optimizer: O,
         train: impl Dataset + 'static,
         validation: impl ValidationSet,
-    ) -> Result<Fitted<K>>
-    where
-        ModelParams<K>: Send + Sync,
-    {
+    ) -> Result<Fitted<K>> {
         self.run(
             Location::caller(),
             task,
@@ -140,10 +137,7 @@ impl Trainer {
         model: ModelParams<K>,
         optimizer: O,
         train: impl Dataset + 'static,
-    ) -> Result<LoweredStep>
-    where
-        ModelParams<K>: Send + Sync,
-    {
+    ) -> Result<LoweredStep> {
         let train = self.training::<K>(Arc::new(train));
         let train = train.map_err(|error| of_data("training", &error))?;
         let batch = batch_types::<K>(&self.batch_specs::<K>(&train)?);
@@ -208,16 +202,13 @@ impl Trainer {
              `{first}`{others} together",
             short_name::<O>()
         );
-        match self.is_default_strategy {
-            true => {
-                let data_parallel = Strategy::data_parallel();
-                let message = format!("strategy `{data_parallel}`: {reason}");
-                Ok((data_parallel, Some(message)))
-            }
-            false => {
-                let message = format!("{reason}; use `dp` (--strategy dp), or another optimizer");
-                Err(Error::new(ErrorKind::Unsupported, "strategy", message))
-            }
+        if self.is_default_strategy {
+            let data_parallel = Strategy::data_parallel();
+            let message = format!("strategy `{data_parallel}`: {reason}");
+            Ok((data_parallel, Some(message)))
+        } else {
+            let message = format!("{reason}; use `dp` (--strategy dp), or another optimizer");
+            Err(Error::new(ErrorKind::Unsupported, "strategy", message))
         }
     }
 
@@ -229,16 +220,14 @@ impl Trainer {
         optimizer: O,
         train: impl Dataset + 'static,
         validation: impl ValidationSet,
-    ) -> Result<Fit<'_, K, O>>
-    where
-        ModelParams<K>: Send + Sync,
-    {
+    ) -> Result<Fit<'_, K, O>> {
         let train = self.training::<K>(Arc::new(train));
         let train = train.map_err(|error| of_data("training data", &error))?;
         let is_off = self.options.limit_val_batches.is_some_and(Limit::is_none);
-        let sets = match is_off {
-            true => Vec::new(),
-            false => validation.into_sets(),
+        let sets = if is_off {
+            Vec::new()
+        } else {
+            validation.into_sets()
         };
         let mut validation = Vec::new();
         for (name, data) in sets {

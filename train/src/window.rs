@@ -79,10 +79,7 @@ impl WindowMetric {
 
 /// The mean of values whose sum, each times its weight, is `total`; 0 if the sum of weights is 0.
 pub(crate) fn weighted_mean(total: f64, weight: f64) -> f64 {
-    match weight > 0.0 {
-        true => total / weight,
-        false => 0.0,
-    }
+    if weight > 0.0 { total / weight } else { 0.0 }
 }
 
 impl Window {
@@ -191,9 +188,10 @@ impl Window {
         for (value, name) in values[metrics..].iter_mut().zip(self.extras()) {
             *value = of_extras.get(&*name).copied().unwrap_or(*value);
         }
-        let skipped = match self.extras.counts_skipped {
-            true => 0,
-            false => of_extras.get(SKIPPED).map_or(0, |skipped| *skipped as u64),
+        let skipped = if self.extras.counts_skipped {
+            0
+        } else {
+            of_extras.get(SKIPPED).map_or(0, |skipped| *skipped as u64)
         };
         Ok((HostArray::from_slice(&values, [values.len()])?, skipped))
     }
@@ -302,9 +300,12 @@ impl Window {
             watched,
         } = &self.extras;
         let length = 3 * self.names.len() + usize::from(*counts_skipped) + watched.len();
-        let start = |index| match self.is_sum(index) {
-            true => 0.0,
-            false => f32::INFINITY,
+        let start = |index| {
+            if self.is_sum(index) {
+                0.0
+            } else {
+                f32::INFINITY
+            }
         };
         (0..length).map(start).collect()
     }

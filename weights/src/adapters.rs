@@ -184,7 +184,21 @@ pub fn load_adapters_ignoring<M: Tree<Leaf = Param>>(
             missing.insert(zeros()?);
         }
     }
-    for (name, tensor) in &mut tensors {
+    scale_tensors(&mut tensors, &config, scale)?;
+    let tensors = HostTensors::from(tensors);
+    let loaded = WeightLoader::new(&tensors, &names).load(client, &adapters);
+    let note = format!("the file is {}", file.origin());
+    let values = loaded.map_err(|error| error.with_note(&note))?.model;
+    Ok((adapters, values))
+}
+
+/// Multiplies the second factors of terms with a scale of their own, so that all have `scale`.
+fn scale_tensors(
+    tensors: &mut BTreeMap<String, HostArray>,
+    config: &AdapterConfig,
+    scale: f64,
+) -> Result<()> {
+    for (name, tensor) in tensors {
         let (layer, _) = fused::of_layer(name);
         let own = config.of_layer(layer_of(&layer)).1;
         let factor = if own == scale { 1.0 } else { own / scale };
@@ -207,11 +221,7 @@ pub fn load_adapters_ignoring<M: Tree<Leaf = Param>>(
             *tensor = HostArray::from_slice(&scaled, tensor.ty().dims())?;
         }
     }
-    let tensors = HostTensors::from(tensors);
-    let loaded = WeightLoader::new(&tensors, &names).load(client, &adapters);
-    let note = format!("the file is {}", file.origin());
-    let values = loaded.map_err(|error| error.with_note(&note))?.model;
-    Ok((adapters, values))
+    Ok(())
 }
 
 /// Adapters of the ranks that a configuration has for their layers.

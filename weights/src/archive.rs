@@ -178,9 +178,10 @@ impl Entry {
                 Err(error) => return Err(damaged("it cannot be read").caused_by(error)),
             }
         }
-        match crc.sum() == self.crc {
-            true => Ok(()),
-            false => Err(damaged("the archive has another checksum of it")),
+        if crc.sum() == self.crc {
+            Ok(())
+        } else {
+            Err(damaged("the archive has another checksum of it"))
         }
     }
 

@@ -194,9 +194,10 @@ impl<'a> Config<'a> {
         if self.problems.is_empty() {
             return Ok(());
         }
-        let advice = match lost {
-            true => "; `--ignore-key NAME` (in Rust, `ignore_keys`) treats a key as missing",
-            false => "",
+        let advice = if lost {
+            "; `--ignore-key NAME` (in Rust, `ignore_keys`) treats a key as missing"
+        } else {
+            ""
         };
         let problems = printable(&self.problems.join("; "));
         let message = format!("`{}`: {problems}{advice}", self.origin);

@@ -126,8 +126,7 @@ pub(crate) fn gather(
         into: 1,
     });
     let width = span(rest.get(1..).unwrap_or(&[]));
-    let rows = 1 + (PIECE / size).saturating_sub(width) / row.from;
-    let rows = rows.min(row.len);
+    let rows = (1 + (PIECE / size).saturating_sub(width) / row.from).min(row.len);
     let room = (rows - 1) * row.from + width;
     let mut piece = AlignedBytes::try_zeroed(room * size)?;
     let mut converted = AlignedBytes::try_zeroed(if stored == dtype { 0 } else { room * target })?;

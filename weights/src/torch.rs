@@ -203,9 +203,8 @@ struct Search<'p> {
     names: usize,
 }
 
-impl Search<'_> {
+impl<'p> Search<'p> {
     fn visit(&mut self, name: &mut String, id: Id, depth: usize) -> Result<()> {
-        let bad = |what: String| Err(Error::new(ErrorKind::Corrupt, "pickle", what));
         // Keys that are passed over count, too: a long dict may be in a list a million times.
         self.visits += match self.pickle.value(id) {
             Value::Dict(pairs) => 1 + pairs.len(),
@@ -238,37 +237,20 @@ impl Search<'_> {
                 self.found.push((name.to_owned(), tensor));
             }
             Value::Dict(pairs) => {
-                // A key that is set again has its last value.
-                let mut last = BTreeMap::new();
-                for (place, &(key, _)) in pairs.iter().enumerate() {
-                    let key = match pickle.value(key) {
-                        Value::Text(key) if key.len() > LONGEST_KEY => {
-                            return bad(format!("a key of {} bytes", key.len()));
-                        }
-                        Value::Text(key) => Key::Text(key),
-                        Value::Int(key) => Key::Int(*key),
-                        _ => Key::Other(key),
-                    };
-                    last.insert(key, place);
-                }
-                let mut places: Vec<_> =
-                    last.into_iter().map(|(key, place)| (place, key)).collect();
-                places.sort_unstable();
-                for (place, key) in places {
+                for (place, key) in self.keys(pairs)? {
+                    let known = self.found.len();
+                    let value = pairs[place].1;
                     match key {
-                        Key::Text(key) => enter(self, format_args!("{key}"), pairs[place].1)?,
-                        Key::Int(key) => enter(self, format_args!("{key}"), pairs[place].1)?,
-                        Key::Other(key) => {
-                            let known = self.found.len();
-                            enter(self, format_args!("?"), pairs[place].1)?;
-                            if self.found.len() > known {
-                                let kind = pickle.value(key);
-                                return bad(format!(
-                                    "a key on the way to a tensor is neither text nor an integer: \
-                                     {kind:.40?}"
-                                ));
-                            }
-                        }
+                        Key::Text(key) => enter(self, format_args!("{key}"), value)?,
+                        Key::Int(key) => enter(self, format_args!("{key}"), value)?,
+                        Key::Other(_) => enter(self, format_args!("?"), value)?,
+                    }
+                    if let (Key::Other(key), true) = (key, self.found.len() > known) {
+                        let kind = pickle.value(key);
+                        return bad(format!(
+                            "a key on the way to a tensor is neither text nor an integer: \
+                             {kind:.40?}"
+                        ));
                     }
                 }
             }
@@ -281,6 +263,30 @@ impl Search<'_> {
         }
         Ok(())
     }
+
+    /// The keys of a dict with the places of their values, in the order of the places. A key that is
+    /// set again has its last value.
+    fn keys(&self, pairs: &[(Id, Id)]) -> Result<Vec<(usize, Key<'p>)>> {
+        let mut last = BTreeMap::new();
+        for (place, &(key, _)) in pairs.iter().enumerate() {
+            let key = match self.pickle.value(key) {
+                Value::Text(key) if key.len() > LONGEST_KEY => {
+                    return bad(format!("a key of {} bytes", key.len()));
+                }
+                Value::Text(key) => Key::Text(key),
+                Value::Int(key) => Key::Int(*key),
+                _ => Key::Other(key),
+            };
+            last.insert(key, place);
+        }
+        let mut places: Vec<_> = last.into_iter().map(|(key, place)| (place, key)).collect();
+        places.sort_unstable();
+        Ok(places)
+    }
+}
+
+fn bad<T>(what: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Corrupt, "pickle", what))
 }
 
 #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]

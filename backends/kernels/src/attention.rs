@@ -295,9 +295,10 @@ impl<'p> Right<'p> {
     fn pack(
         threads: &Threads,
         b: Operand<'_>,
-        [terms, columns]: [usize; 2],
+        dims: [usize; 2],
         memory: &mut &'p mut [f32],
     ) -> Self {
+        let [terms, columns] = dims;
         let panels = Panels::new(terms, 0..columns);
         let (packed, rest) = std::mem::take(memory).split_at_mut(panels.len());
         *memory = rest;
@@ -310,11 +311,12 @@ impl<'p> Right<'p> {
         &self,
         threads: &Threads,
         a: Operand<'_>,
-        [terms, columns]: [usize; 2],
+        dims: [usize; 2],
         out: &mut [f32],
         length: usize,
         accumulate: bool,
     ) {
+        let [terms, columns] = dims;
         if out.is_empty() {
             return;
         }

@@ -199,9 +199,10 @@ impl Convolution {
         &self,
         of: Passes,
         threads: &Threads,
-        [left, right]: [&[T]; 2],
+        operands: [&[T]; 2],
         out: &mut [O],
     ) {
+        let [left, right] = operands;
         match of {
             Passes::Forward => self.forward.run(threads, left, right, out),
             Passes::InputGradient => self.input_gradient.run(threads, left, right, out),

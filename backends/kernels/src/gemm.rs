@@ -306,10 +306,11 @@ impl<T: Element> Work<'_, T> {
 fn multiply_rows(
     threads: &Threads,
     a: Operand<'_>,
-    (panels, packed): (&Panels, &[f32]),
+    b: (&Panels, &[f32]),
     accumulate: bool,
     out: &mut [f32],
 ) {
+    let (panels, packed) = b;
     let m = a.rows.len();
     let length = out.len() / m;
     // Any number of rows gives the same bits. With few, all panels pass by for little work.

@@ -91,10 +91,7 @@ impl PjrtBuffer {
     /// Errors of the plugin; the handle counts as deleted nevertheless.
     pub fn delete(&mut self) -> Result<()> {
         self.deleted = true;
-        let mut args = PJRT_Buffer_Delete_Args {
-            buffer: self.raw(),
-            ..PJRT_Buffer_Delete_Args::new()
-        };
+        let mut args = args!(PJRT_Buffer_Delete_Args, buffer: self.raw());
         // SAFETY: the buffer is alive; deleting twice is allowed.
         unsafe { self.kind.client.call("delete buffer", &mut args) }
     }
@@ -110,10 +107,7 @@ impl PjrtBuffer {
     /// # Errors
     /// If the plugin does not report it.
     pub fn is_deleted_on_device(&self) -> Result<bool> {
-        let mut args = PJRT_Buffer_IsDeleted_Args {
-            buffer: self.raw(),
-            ..PJRT_Buffer_IsDeleted_Args::new()
-        };
+        let mut args = args!(PJRT_Buffer_IsDeleted_Args, buffer: self.raw());
         // SAFETY: the buffer is alive, deleted or not.
         unsafe { self.kind.client.call("is deleted", &mut args)? };
         Ok(args.is_deleted)
@@ -126,10 +120,7 @@ impl PjrtBuffer {
     /// If the plugin does not report it, or the buffer is deleted.
     pub fn device_address(&self) -> Result<usize> {
         self.check_alive("device address")?;
-        let mut args = PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args {
-            buffer: self.raw(),
-            ..PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args::new()
-        };
+        let mut args = args!(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args, buffer: self.raw());
         // SAFETY: the buffer is alive; the address is not dereferenced.
         unsafe { self.kind.client.call("device address", &mut args)? };
         Ok(args.device_memory_ptr.addr())
@@ -141,10 +132,7 @@ impl PjrtBuffer {
     /// If the plugin does not report it.
     pub fn device_bytes(&self) -> Result<usize> {
         self.check_alive("device bytes")?;
-        let mut args = PJRT_Buffer_OnDeviceSizeInBytes_Args {
-            buffer: self.raw(),
-            ..PJRT_Buffer_OnDeviceSizeInBytes_Args::new()
-        };
+        let mut args = args!(PJRT_Buffer_OnDeviceSizeInBytes_Args, buffer: self.raw());
         // SAFETY: the buffer is alive.
         unsafe { self.kind.client.call("device bytes", &mut args)? };
         Ok(args.on_device_size_in_bytes)
@@ -164,10 +152,7 @@ impl PjrtBuffer {
     /// The event of the work that computes the contents, whose errors name the operation `op`.
     fn computed(&self, op: &'static str) -> Result<PjrtEvent> {
         self.check_alive(op)?;
-        let mut args = PJRT_Buffer_ReadyEvent_Args {
-            buffer: self.raw(),
-            ..PJRT_Buffer_ReadyEvent_Args::new()
-        };
+        let mut args = args!(PJRT_Buffer_ReadyEvent_Args, buffer: self.raw());
         // SAFETY: the buffer is alive.
         unsafe { self.kind.client.call(op, &mut args)? };
         event_of(&self.kind.client, op, args.event)
@@ -356,10 +341,7 @@ impl PjrtBuffer {
 impl Drop for PjrtBuffer {
     #[inline]
     fn drop(&mut self) {
-        let mut args = PJRT_Buffer_Destroy_Args {
-            buffer: self.raw(),
-            ..PJRT_Buffer_Destroy_Args::new()
-        };
+        let mut args = args!(PJRT_Buffer_Destroy_Args, buffer: self.raw());
         // SAFETY: the buffer is ours and not used again; a donated one must be destroyed as well.
         unsafe { self.kind.client.table().free(&mut args) };
     }

@@ -190,10 +190,7 @@ impl Pjrt {
     /// # Errors
     /// If the plugin does not report it.
     pub fn process(&self) -> Result<u32> {
-        let mut args = PJRT_Client_ProcessIndex_Args {
-            client: self.shared.raw(),
-            ..PJRT_Client_ProcessIndex_Args::new()
-        };
+        let mut args = args!(PJRT_Client_ProcessIndex_Args, client: self.shared.raw());
         // SAFETY: the client is alive.
         unsafe { self.shared.call("process index", &mut args)? };
         Ok(args.process_index.max(0) as u32)

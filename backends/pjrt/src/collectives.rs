@@ -140,9 +140,10 @@ impl Collectives {
                     continue;
                 }
                 let called = &instruction.called_computation_ids;
-                let trips = match instruction.opcode == "while" {
-                    true => trip_count(instruction, &trip_limits),
-                    false => Some(1),
+                let trips = if instruction.opcode == "while" {
+                    trip_count(instruction, &trip_limits)
+                } else {
+                    Some(1)
                 };
                 if trips.is_none() && called.iter().any(|id| with_collectives.contains(id)) {
                     loops_counted_once = loops_counted_once.saturating_add(caller.call_paths);

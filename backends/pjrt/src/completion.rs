@@ -31,10 +31,7 @@ pub(crate) fn is_ready(
     op: &'static str,
     event: &Handle<PJRT_Event>,
 ) -> Result<bool> {
-    let mut args = PJRT_Event_IsReady_Args {
-        event: event.as_ptr(),
-        ..PJRT_Event_IsReady_Args::new()
-    };
+    let mut args = args!(PJRT_Event_IsReady_Args, event: event.as_ptr());
     // SAFETY: the handle owns the event, which is alive.
     unsafe { client.call(op, &mut args) }.map(|()| args.is_ready)
 }
@@ -108,10 +105,7 @@ fn wait(
 
 /// The result of completed work.
 fn result_of(client: &Owned, op: &'static str, event: &Handle<PJRT_Event>) -> Result<()> {
-    let mut args = PJRT_Event_Await_Args {
-        event: event.as_ptr(),
-        ..PJRT_Event_Await_Args::new()
-    };
+    let mut args = args!(PJRT_Event_Await_Args, event: event.as_ptr());
     // SAFETY: the handle owns the event, which is alive.
     unsafe { client.call(op, &mut args) }
 }

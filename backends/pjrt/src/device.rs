@@ -145,10 +145,7 @@ impl Device for PjrtDevice {
 
     fn memory(&self) -> Result<MemoryStats> {
         const OP: &str = "device memory";
-        let mut args = PJRT_Device_MemoryStats_Args {
-            device: self.raw(),
-            ..PJRT_Device_MemoryStats_Args::new()
-        };
+        let mut args = args!(PJRT_Device_MemoryStats_Args, device: self.raw());
         // SAFETY: the device lives as long as the client, which holds this.
         unsafe { self.table.call(OP, &mut args) }.map_err(|error| error.on(&self.platform))?;
         let bytes = |value: i64, is_set: bool| is_set.then(|| value.max(0) as u64);
@@ -167,10 +164,7 @@ pub(crate) fn list_devices(
     platform: &Arc<str>,
 ) -> Result<Vec<PjrtDevice>> {
     const OP: &str = "list devices";
-    let mut args = PJRT_Client_Devices_Args {
-        client: client.as_ptr(),
-        ..PJRT_Client_Devices_Args::new()
-    };
+    let mut args = args!(PJRT_Client_Devices_Args, client: client.as_ptr());
     // SAFETY: the client is alive, and so is its list of devices.
     let raw = unsafe {
         table.call(OP, &mut args)?;
@@ -179,10 +173,7 @@ pub(crate) fn list_devices(
     let mut devices = Vec::with_capacity(raw.len());
     for &device in raw {
         let device = Handle::from_plugin(OP, device)?;
-        let mut args = PJRT_Device_GetDescription_Args {
-            device: device.as_ptr(),
-            ..PJRT_Device_GetDescription_Args::new()
-        };
+        let mut args = args!(PJRT_Device_GetDescription_Args, device: device.as_ptr());
         // SAFETY: the device lives as long as the client, and its description as long as the
         // device.
         let description = unsafe {
@@ -214,26 +205,11 @@ pub(crate) unsafe fn describe(
 ) -> Result<DeviceDescription> {
     const OP: &str = "describe device";
     let device_description = description.as_ptr();
-    let mut id = PJRT_DeviceDescription_Id_Args {
-        device_description,
-        ..PJRT_DeviceDescription_Id_Args::new()
-    };
-    let mut process = PJRT_DeviceDescription_ProcessIndex_Args {
-        device_description,
-        ..PJRT_DeviceDescription_ProcessIndex_Args::new()
-    };
-    let mut kind = PJRT_DeviceDescription_Kind_Args {
-        device_description,
-        ..PJRT_DeviceDescription_Kind_Args::new()
-    };
-    let mut debug = PJRT_DeviceDescription_DebugString_Args {
-        device_description,
-        ..PJRT_DeviceDescription_DebugString_Args::new()
-    };
-    let mut attributes = PJRT_DeviceDescription_Attributes_Args {
-        device_description,
-        ..PJRT_DeviceDescription_Attributes_Args::new()
-    };
+    let mut id = args!(PJRT_DeviceDescription_Id_Args, device_description);
+    let mut process = args!(PJRT_DeviceDescription_ProcessIndex_Args, device_description);
+    let mut kind = args!(PJRT_DeviceDescription_Kind_Args, device_description);
+    let mut debug = args!(PJRT_DeviceDescription_DebugString_Args, device_description);
+    let mut attributes = args!(PJRT_DeviceDescription_Attributes_Args, device_description);
     // SAFETY: this function's condition; texts and attributes live as long as the description.
     unsafe {
         table.call(OP, &mut id)?;
@@ -283,22 +259,10 @@ impl PjrtDevice {
     ) -> Result<PjrtDevice> {
         const OP: &str = "list devices";
         let raw = device.as_ptr();
-        let mut addressable = PJRT_Device_IsAddressable_Args {
-            device: raw,
-            ..PJRT_Device_IsAddressable_Args::new()
-        };
-        let mut hardware = PJRT_Device_LocalHardwareId_Args {
-            device: raw,
-            ..PJRT_Device_LocalHardwareId_Args::new()
-        };
-        let mut memories = PJRT_Device_AddressableMemories_Args {
-            device: raw,
-            ..PJRT_Device_AddressableMemories_Args::new()
-        };
-        let mut default = PJRT_Device_DefaultMemory_Args {
-            device: raw,
-            ..PJRT_Device_DefaultMemory_Args::new()
-        };
+        let mut addressable = args!(PJRT_Device_IsAddressable_Args, device: raw);
+        let mut hardware = args!(PJRT_Device_LocalHardwareId_Args, device: raw);
+        let mut memories = args!(PJRT_Device_AddressableMemories_Args, device: raw);
+        let mut default = args!(PJRT_Device_DefaultMemory_Args, device: raw);
         // SAFETY: the device is alive, and its memories live as long as it.
         unsafe {
             table.call(OP, &mut addressable)?;
@@ -338,10 +302,7 @@ impl PjrtDevice {
     ///
     /// * `memory` is a memory of this device.
     unsafe fn add_memory(&mut self, memory: Handle<PJRT_Memory>) -> Result<()> {
-        let mut args = PJRT_Memory_Kind_Args {
-            memory: memory.as_ptr(),
-            ..PJRT_Memory_Kind_Args::new()
-        };
+        let mut args = args!(PJRT_Memory_Kind_Args, memory: memory.as_ptr());
         // SAFETY: this function's condition; the text lives as long as the memory.
         let name = unsafe {
             match self.table.call("memory kind", &mut args) {

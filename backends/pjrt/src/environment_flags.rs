@@ -119,9 +119,10 @@ fn effective_value(name: &str) -> Option<String> {
     if ![XLA_FLAGS, TF_XLA_FLAGS, LIBTPU_INIT_ARGS].contains(&name) {
         return Some(text.to_owned());
     }
-    match text.trim_start().starts_with('-') {
-        true => effective_flags(text),
-        false => effective_flags(std::str::from_utf8(&read_regular(Path::new(text))?).ok()?),
+    if text.trim_start().starts_with('-') {
+        effective_flags(text)
+    } else {
+        effective_flags(std::str::from_utf8(&read_regular(Path::new(text))?).ok()?)
     }
 }
 

@@ -26,18 +26,9 @@ impl Table {
 
     #[cold]
     unsafe fn take_error(&self, op: &'static str, error: NonNull<PJRT_Error>) -> Error {
-        let mut message = PJRT_Error_Message_Args {
-            error: error.as_ptr(),
-            ..PJRT_Error_Message_Args::new()
-        };
-        let mut code = PJRT_Error_GetCode_Args {
-            error: error.as_ptr(),
-            ..PJRT_Error_GetCode_Args::new()
-        };
-        let mut destroy = PJRT_Error_Destroy_Args {
-            error: error.as_ptr(),
-            ..PJRT_Error_Destroy_Args::new()
-        };
+        let mut message = args!(PJRT_Error_Message_Args, error: error.as_ptr());
+        let mut code = args!(PJRT_Error_GetCode_Args, error: error.as_ptr());
+        let mut destroy = args!(PJRT_Error_Destroy_Args, error: error.as_ptr());
         let no_code = PJRT_Error_Code::UNKNOWN;
         // SAFETY: the error is alive until the last call, the text is copied before, and the three
         // slots were found to be there when the plugin was loaded. An error of `GetCode` itself is

@@ -75,10 +75,7 @@ impl Event for PjrtEvent {
 
 impl Drop for PjrtEvent {
     fn drop(&mut self) {
-        let mut args = PJRT_Event_Destroy_Args {
-            event: self.event.as_ptr(),
-            ..PJRT_Event_Destroy_Args::new()
-        };
+        let mut args = args!(PJRT_Event_Destroy_Args, event: self.event.as_ptr());
         // SAFETY: the event is ours and not used again. A callback that is registered owns its own
         // state.
         unsafe { self.client.table().free(&mut args) };

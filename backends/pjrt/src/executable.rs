@@ -158,9 +158,10 @@ impl PjrtExecutable {
     /// If the plugin reports none.
     pub(crate) fn result_shardings(&self) -> Result<Vec<Option<HloSharding>>> {
         // Those of other processes too.
-        let devices = match self.client.spans_processes() {
-            true => self.program.replicas()? * self.program.partitions()?,
-            false => self.described.devices.len(),
+        let devices = if self.client.spans_processes() {
+            self.program.replicas()? * self.program.partitions()?
+        } else {
+            self.described.devices.len()
         };
         let ranks = self.signature.outputs.iter().map(|ty| ty.rank());
         // Each replica has its own tensors, of which no part belongs to a tensor of another.

@@ -192,7 +192,8 @@ impl fmt::Display for Build {
 /// Identity of serialized programs: platform, API version, build of the plugin, and the features of
 /// the processor where programs are compiled for it. The platform's own version is not in
 /// it: the build decides it, and plugins word it differently for a client and for a topology.
-pub(crate) fn identity(platform: &str, (major, minor): (i32, i32), build: &Build) -> String {
+pub(crate) fn identity(platform: &str, version: (i32, i32), build: &Build) -> String {
+    let (major, minor) = version;
     let processor = if Quirks::of(platform, (major, minor)).runs_on_host {
         format!(", {}", processor())
     } else {

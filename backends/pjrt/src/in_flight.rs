@@ -296,10 +296,7 @@ impl Launched {
 impl Drop for Launched {
     fn drop(&mut self) {
         for event in self.events.iter().flatten() {
-            let mut args = PJRT_Event_Destroy_Args {
-                event: event.as_ptr(),
-                ..PJRT_Event_Destroy_Args::new()
-            };
+            let mut args = args!(PJRT_Event_Destroy_Args, event: event.as_ptr());
             // SAFETY: the event is ours and not used again; the client is alive, because it is
             // destroyed after its launches.
             unsafe { self.plugin.table().free(&mut args) };

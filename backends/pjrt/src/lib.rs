@@ -49,6 +49,16 @@
 //! `unsafe`.
 #![allow(unsafe_code)]
 
+/// The arguments of a function with these fields; the others are zero or null.
+macro_rules! args {
+    ($Args:ident, $($field:ident $(: $value:expr)?),+) => {
+        $Args {
+            $($field $(: $value)?,)+
+            ..$Args::new()
+        }
+    };
+}
+
 mod at_exit;
 mod buffer;
 mod call_times;

@@ -96,10 +96,7 @@ impl Owned {
     }
 
     fn read_platform_name(&self) -> Result<String> {
-        let mut args = PJRT_Client_PlatformName_Args {
-            client: self.client.as_ptr(),
-            ..PJRT_Client_PlatformName_Args::new()
-        };
+        let mut args = args!(PJRT_Client_PlatformName_Args, client: self.client.as_ptr());
         // SAFETY: the client is alive, and so is its name.
         unsafe {
             self.plugin.table().call("platform name", &mut args)?;
@@ -113,10 +110,7 @@ impl Owned {
 
     /// Empty where the plugin does not report it.
     pub(crate) fn platform_version(&self) -> Result<String> {
-        let mut args = PJRT_Client_PlatformVersion_Args {
-            client: self.client.as_ptr(),
-            ..PJRT_Client_PlatformVersion_Args::new()
-        };
+        let mut args = args!(PJRT_Client_PlatformVersion_Args, client: self.client.as_ptr());
         // SAFETY: the client is alive, and so is its version.
         unsafe {
             match self.plugin.table().call("platform version", &mut args) {
@@ -136,10 +130,7 @@ impl Drop for Owned {
         const OP: &str = "destroy client";
         let (plugin, client) = (self.plugin, self.client);
         let destroy = move || {
-            let mut args = PJRT_Client_Destroy_Args {
-                client: client.as_ptr(),
-                ..PJRT_Client_Destroy_Args::new()
-            };
+            let mut args = args!(PJRT_Client_Destroy_Args, client: client.as_ptr());
             // SAFETY: every handle made by the client held it, so this is the last use.
             unsafe { plugin.table().free(&mut args) };
             Ok(())

@@ -65,10 +65,7 @@ impl CompiledProgram {
     /// # Errors
     /// If the plugin does not report it.
     pub fn name(&self) -> Result<String> {
-        let mut args = PJRT_Executable_Name_Args {
-            executable: self.raw(),
-            ..PJRT_Executable_Name_Args::new()
-        };
+        let mut args = args!(PJRT_Executable_Name_Args, executable: self.raw());
         // SAFETY: the executable is alive, and so is its name.
         unsafe {
             self.call("program name", &mut args)?;
@@ -86,10 +83,7 @@ impl CompiledProgram {
     /// # Errors
     /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin cannot.
     pub fn serialize(&self) -> Result<Vec<u8>> {
-        let mut args = PJRT_Executable_Serialize_Args {
-            executable: self.raw(),
-            ..PJRT_Executable_Serialize_Args::new()
-        };
+        let mut args = args!(PJRT_Executable_Serialize_Args, executable: self.raw());
         // SAFETY: the executable is alive; the bytes live until the deleter is called, once.
         unsafe {
             self.call("serialize", &mut args)?;
@@ -111,10 +105,7 @@ impl CompiledProgram {
     /// # Errors
     /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin has none.
     pub fn fingerprint(&self) -> Result<String> {
-        let mut args = PJRT_Executable_Fingerprint_Args {
-            executable: self.raw(),
-            ..PJRT_Executable_Fingerprint_Args::new()
-        };
+        let mut args = args!(PJRT_Executable_Fingerprint_Args, executable: self.raw());
         // SAFETY: the executable is alive, and so is its fingerprint.
         unsafe {
             self.call("fingerprint", &mut args)?;
@@ -131,10 +122,7 @@ impl CompiledProgram {
     /// # Errors
     /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin does not report it.
     pub fn memory(&self) -> Result<ProgramMemory> {
-        let mut args = PJRT_Executable_GetCompiledMemoryStats_Args {
-            executable: self.raw(),
-            ..PJRT_Executable_GetCompiledMemoryStats_Args::new()
-        };
+        let mut args = args!(PJRT_Executable_GetCompiledMemoryStats_Args, executable: self.raw());
         // SAFETY: the executable is alive.
         unsafe { self.call("program memory", &mut args)? };
         let bytes = |value: i64| value.max(0) as u64;
@@ -154,10 +142,7 @@ impl CompiledProgram {
     /// # Errors
     /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin has none.
     pub fn cost(&self) -> Result<Vec<(String, f64)>> {
-        let mut args = PJRT_Executable_GetCostAnalysis_Args {
-            executable: self.raw(),
-            ..PJRT_Executable_GetCostAnalysis_Args::new()
-        };
+        let mut args = args!(PJRT_Executable_GetCostAnalysis_Args, executable: self.raw());
         // SAFETY: the executable is alive, and so are its properties.
         let properties = unsafe {
             self.call("program cost", &mut args)?;
@@ -288,10 +273,7 @@ impl fmt::Debug for CompiledProgram {
 
 impl Drop for CompiledProgram {
     fn drop(&mut self) {
-        let mut args = PJRT_Executable_Destroy_Args {
-            executable: self.raw(),
-            ..PJRT_Executable_Destroy_Args::new()
-        };
+        let mut args = args!(PJRT_Executable_Destroy_Args, executable: self.raw());
         // SAFETY: the executable is ours and not used again.
         unsafe { self.table().free(&mut args) };
     }

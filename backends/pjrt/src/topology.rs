@@ -90,10 +90,7 @@ impl Topology {
 
     pub(crate) fn of_client(client: &Arc<Shared>) -> Result<Topology> {
         const OP: &str = "client topology";
-        let mut args = PJRT_Client_TopologyDescription_Args {
-            client: client.raw(),
-            ..PJRT_Client_TopologyDescription_Args::new()
-        };
+        let mut args = args!(PJRT_Client_TopologyDescription_Args, client: client.raw());
         // SAFETY: the client is alive, and held for as long as its topology is.
         unsafe { client.call(OP, &mut args)? };
         Self::owned(
@@ -115,10 +112,7 @@ impl Topology {
             platform: Arc::from("topology"),
             owner,
         };
-        let mut args = PJRT_TopologyDescription_PlatformName_Args {
-            topology: it.raw(),
-            ..PJRT_TopologyDescription_PlatformName_Args::new()
-        };
+        let mut args = args!(PJRT_TopologyDescription_PlatformName_Args, topology: it.raw());
         // SAFETY: the topology is alive, and so is its platform's name.
         it.platform = unsafe {
             it.call("platform name", &mut args)?;
@@ -142,10 +136,7 @@ impl Topology {
     /// # Errors
     /// If the plugin does not report it.
     pub fn platform_version(&self) -> Result<String> {
-        let mut args = PJRT_TopologyDescription_PlatformVersion_Args {
-            topology: self.raw(),
-            ..PJRT_TopologyDescription_PlatformVersion_Args::new()
-        };
+        let mut args = args!(PJRT_TopologyDescription_PlatformVersion_Args, topology: self.raw());
         // SAFETY: the topology is alive, and so is the text.
         unsafe {
             self.call("platform version", &mut args)?;
@@ -189,10 +180,7 @@ impl Topology {
     /// # Errors
     /// If the plugin does not report it.
     pub fn attributes(&self) -> Result<Options> {
-        let mut args = PJRT_TopologyDescription_Attributes_Args {
-            topology: self.raw(),
-            ..PJRT_TopologyDescription_Attributes_Args::new()
-        };
+        let mut args = args!(PJRT_TopologyDescription_Attributes_Args, topology: self.raw());
         // SAFETY: the topology is alive, and so are its attributes.
         unsafe {
             self.call("topology attributes", &mut args)?;
@@ -209,10 +197,7 @@ impl Topology {
     /// # Errors
     /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin has none.
     pub fn fingerprint(&self) -> Result<u64> {
-        let mut args = PJRT_TopologyDescription_Fingerprint_Args {
-            topology: self.raw(),
-            ..PJRT_TopologyDescription_Fingerprint_Args::new()
-        };
+        let mut args = args!(PJRT_TopologyDescription_Fingerprint_Args, topology: self.raw());
         // SAFETY: the topology is alive.
         unsafe { self.call("topology fingerprint", &mut args)? };
         Ok(args.fingerprint)
@@ -223,10 +208,7 @@ impl Topology {
     /// # Errors
     /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin cannot.
     pub fn serialize(&self) -> Result<Vec<u8>> {
-        let mut args = PJRT_TopologyDescription_Serialize_Args {
-            topology: self.raw(),
-            ..PJRT_TopologyDescription_Serialize_Args::new()
-        };
+        let mut args = args!(PJRT_TopologyDescription_Serialize_Args, topology: self.raw());
         // SAFETY: the topology is alive; the bytes live until the deleter is called, once.
         unsafe {
             self.call("serialize topology", &mut args)?;
@@ -337,10 +319,7 @@ impl fmt::Debug for Topology {
 impl Drop for Topology {
     fn drop(&mut self) {
         if let Owner::Us = self.owner {
-            let mut args = PJRT_TopologyDescription_Destroy_Args {
-                topology: self.raw(),
-                ..PJRT_TopologyDescription_Destroy_Args::new()
-            };
+            let mut args = args!(PJRT_TopologyDescription_Destroy_Args, topology: self.raw());
             // SAFETY: the topology is ours and not used again.
             unsafe { self.plugin.table().free(&mut args) };
         }

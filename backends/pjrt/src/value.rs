@@ -361,9 +361,10 @@ pub fn printable(text: &str) -> String {
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        match acted_upon(c) {
-            true => shown.extend(c.escape_unicode()),
-            false => shown.push(c),
+        if acted_upon(c) {
+            shown.extend(c.escape_unicode())
+        } else {
+            shown.push(c)
         }
     }
     shown

@@ -46,8 +46,9 @@ pub(super) fn own_indices(
 pub(super) fn part(
     count: usize,
     devices: &Devices,
-    [rank, size]: [usize; 2],
+    process: [usize; 2],
 ) -> Result<Vec<u32>, String> {
+    let [rank, size] = process;
     let each = match devices {
         Devices::Count(each) => *each as usize,
         _ => count / size,

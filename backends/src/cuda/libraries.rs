@@ -116,7 +116,8 @@ impl fmt::Display for CudaLibrary {
     }
 }
 
-fn text([major, minor, patch]: Version) -> String {
+fn text(version: Version) -> String {
+    let [major, minor, patch] = version;
     format!("{major}.{minor}.{patch}")
 }
 

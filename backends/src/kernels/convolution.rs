@@ -68,13 +68,14 @@ impl Kernel {
         &self,
         run: Run<T, O>,
         convolution: &Convolution,
-        [left, right]: [&InputBuffer<'_>; 2],
+        operands: [&InputBuffer<'_>; 2],
         out: &mut OutputBuffer<'_>,
     ) -> Result<()>
     where
         T: Element + halite_kernels::Element,
         O: Element + halite_kernels::Element,
     {
+        let [left, right] = operands;
         let (left, right) = (left.as_slice::<T>()?, right.as_slice::<T>()?);
         let out = out.as_mut_slice::<O>()?;
         let needed = (self.lengths)(convolution.geometry());

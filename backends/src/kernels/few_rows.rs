@@ -77,9 +77,10 @@ fn product<T: Element + halite_kernels::Element>(
     sizes: Sizes,
     axes: &Axes,
     x: &InputBuffer<'_>,
-    (matrix, index): (&InputBuffer<'_>, i32),
+    matrix: (&InputBuffer<'_>, i32),
     out: &mut OutputBuffer<'_>,
 ) -> Result<()> {
+    let (matrix, index) = matrix;
     let matrices = matrix.as_slice::<T>()?;
     let elements = sizes.terms.checked_mul(sizes.columns);
     let offset = usize::try_from(index)

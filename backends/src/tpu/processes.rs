@@ -20,9 +20,10 @@ type Bounds = [usize; 3];
 /// itself, or is that of one process for the whole host.
 pub(super) fn of_process(
     variable: &dyn Fn(&str) -> Option<String>,
-    [rank, size]: [usize; 2],
+    process: [usize; 2],
     chips: usize,
 ) -> Result<Vec<(&'static str, String)>> {
+    let [rank, size] = process;
     if size == 1 {
         return Ok(Vec::new());
     }

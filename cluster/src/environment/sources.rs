@@ -203,9 +203,10 @@ fn mpi(variable: Variable<'_>) -> Result<Option<Recognized>> {
         return Ok(None);
     };
     let size = reader.needed("PMI_SIZE")?;
-    let coordinator = match has_met {
-        true => None,
-        false => reader.address(COORDINATOR)?,
+    let coordinator = if has_met {
+        None
+    } else {
+        reader.address(COORDINATOR)?
     };
     reader.job(Source::Mpi, rank, size, coordinator)
 }
@@ -269,9 +270,12 @@ fn slurm(variable: Variable<'_>) -> Result<Option<Recognized>> {
     let step = reader.number("SLURM_STEP_ID")?.unwrap_or(0);
     let port = port_of(job.wrapping_add(step.wrapping_mul(STEP)));
     reader.identify(&["SLURM_JOB_ID", "SLURM_STEP_ID"]);
-    let coordinator = nodes.map(|nodes| match is_one_node(&nodes) {
-        true => format!("localhost:{port}"),
-        false => format!("{}:{port}", first_node(&nodes)),
+    let coordinator = nodes.map(|nodes| {
+        if is_one_node(&nodes) {
+            format!("localhost:{port}")
+        } else {
+            format!("{}:{port}", first_node(&nodes))
+        }
     });
     reader.job(Source::Slurm, rank, size, coordinator)
 }

@@ -100,10 +100,11 @@ fn reduce(
     comm: &Comm,
     op: ReduceOp,
     dtype: DType,
-    (from, into): (&[u8], &mut [u8]),
+    buffers: (&[u8], &mut [u8]),
     patience: &mut dyn Patience,
     call: Call,
 ) -> Result<()> {
+    let (from, into) = buffers;
     let way = Way::of(op, dtype).expect("the caller knows that there is a way");
     match way {
         Way::Direct(kind) if is_aligned(from) && is_aligned(into) => {

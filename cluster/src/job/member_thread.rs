@@ -66,9 +66,10 @@ impl MemberThread {
                     // Without a finalization the launcher knows that the job is not finished.
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
-                let beat = match warned.load(Relaxed) {
-                    true => Err(heart.warned()),
-                    false => heart.beat(),
+                let beat = if warned.load(Relaxed) {
+                    Err(heart.warned())
+                } else {
+                    heart.beat()
                 };
                 if let Err(error) = beat {
                     presence.die(&error);

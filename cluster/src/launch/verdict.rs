@@ -145,9 +145,10 @@ impl Verdict {
         let (rank, _, reason) = at_first.swap_remove(0);
         let (host, pid) = self.processes[rank].joined.clone().unzip();
         let missing: Vec<usize> = self.missing(first).collect();
-        let reason = match self.is_job() && !missing.is_empty() {
-            true => format!("{reason}; {} not joined", have(&missing)),
-            false => reason,
+        let reason = if self.is_job() && !missing.is_empty() {
+            format!("{reason}; {} not joined", have(&missing))
+        } else {
+            reason
         };
         Some(Failure {
             rank,

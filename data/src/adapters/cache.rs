@@ -49,13 +49,8 @@ impl<D: Dataset> Cache<D> {
 }
 
 impl<D: Dataset> Dataset for Cache<D> {
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
-
-    fn fields(&self) -> &[Field] {
-        self.inner.fields()
-    }
+    // The digest, too: a cache changes no sample.
+    of_inner!(len fields is_sequential name digest);
 
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
         let fields = self.inner.fields().len();
@@ -89,18 +84,5 @@ impl<D: Dataset> Dataset for Cache<D> {
             }
         }
         Ok(())
-    }
-
-    /// That of the inner dataset: a cache changes no sample.
-    fn digest(&self) -> Option<String> {
-        self.inner.digest()
-    }
-
-    fn is_sequential(&self) -> bool {
-        self.inner.is_sequential()
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
     }
 }

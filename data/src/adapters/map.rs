@@ -46,9 +46,7 @@ where
     D: Dataset,
     F: Fn(Sample<'_>, &mut SampleMut<'_>) -> Result<()> + Send + Sync,
 {
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
+    of_inner!(len is_sequential name);
 
     fn fields(&self) -> &[Field] {
         &self.fields
@@ -68,14 +66,6 @@ where
             None => digest_of_some(self)?,
         };
         Some(format!("{inner}, map {function}"))
-    }
-
-    fn is_sequential(&self) -> bool {
-        self.inner.is_sequential()
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
     }
 }
 
@@ -106,9 +96,7 @@ where
     D: Dataset,
     F: Fn(Sample<'_>, &mut Random, &mut SampleMut<'_>) -> Result<()> + Send + Sync,
 {
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
+    of_inner!(len is_sequential name);
 
     fn fields(&self) -> &[Field] {
         &self.fields
@@ -126,14 +114,6 @@ where
     fn digest(&self) -> Option<String> {
         let (inner, function) = (self.inner.digest()?, digest_of_some(self)?);
         Some(format!("{inner}, map {:?} {function}", self.purpose))
-    }
-
-    fn is_sequential(&self) -> bool {
-        self.inner.is_sequential()
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
     }
 }
 

@@ -115,10 +115,13 @@ impl<D: Dataset> Mixup<D> {
     /// Writes the mixture of `into`, which has the first sample, and of `other`.
     fn mix(&self, into: &mut SampleMut<'_>, other: Sample<'_>, random: &mut Random) -> Result<()> {
         let (method, alpha) = match (self.mixup, self.cutmix) {
-            (Some(mixup), Some(cutmix)) => match random.chance(0.5) {
-                true => (Method::Mixup, mixup),
-                false => (Method::CutMix, cutmix),
-            },
+            (Some(mixup), Some(cutmix)) => {
+                if random.chance(0.5) {
+                    (Method::Mixup, mixup)
+                } else {
+                    (Method::CutMix, cutmix)
+                }
+            }
             (Some(mixup), None) => (Method::Mixup, mixup),
             (None, Some(cutmix)) => (Method::CutMix, cutmix),
             (None, None) => return Ok(()),
@@ -200,23 +203,16 @@ fn field_of(dataset: &impl Dataset, name: &str) -> Result<usize> {
 }
 
 fn checked(alpha: f64) -> Result<f64> {
-    match (1e-3..=1e6).contains(&alpha) {
-        true => Ok(alpha),
-        false => {
-            let message = format!("alpha {alpha}; expected 1e-3 to 1e6, such as 0.2");
-            Err(Error::invalid("mixup", message))
-        }
+    if (1e-3..=1e6).contains(&alpha) {
+        Ok(alpha)
+    } else {
+        let message = format!("alpha {alpha}; expected 1e-3 to 1e6, such as 0.2");
+        Err(Error::invalid("mixup", message))
     }
 }
 
 impl<D: Dataset> Dataset for Mixup<D> {
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
-
-    fn fields(&self) -> &[Field] {
-        self.inner.fields()
-    }
+    of_inner!(len fields name);
 
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
         self.inner.read(index, into)?;
@@ -260,10 +256,6 @@ impl<D: Dataset> Dataset for Mixup<D> {
         Some(format!(
             "{inner}{methods} of the fields {fields:?} at {probability}"
         ))
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
     }
 }
 
@@ -309,9 +301,7 @@ impl<D: Dataset> OneHot<D> {
 }
 
 impl<D: Dataset> Dataset for OneHot<D> {
-    fn len(&self) -> usize {
-        self.inner.len()
-    }
+    of_inner!(len is_sequential name);
 
     fn fields(&self) -> &[Field] {
         &self.fields
@@ -344,13 +334,5 @@ impl<D: Dataset> Dataset for OneHot<D> {
     fn digest(&self) -> Option<String> {
         let (inner, label, classes) = (self.inner.digest()?, self.label, self.classes);
         Some(format!("{inner}, one-hot {label} of {classes}"))
-    }
-
-    fn is_sequential(&self) -> bool {
-        self.inner.is_sequential()
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
     }
 }

@@ -62,12 +62,10 @@ impl<D: Dataset> Subset<D> {
 }
 
 impl<D: Dataset> Dataset for Subset<D> {
+    of_inner!(fields is_sequential name);
+
     fn len(&self) -> usize {
         self.indices.len()
-    }
-
-    fn fields(&self) -> &[Field] {
-        self.inner.fields()
     }
 
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
@@ -83,14 +81,6 @@ impl<D: Dataset> Dataset for Subset<D> {
             .collect();
         Some(digest_of([inner.as_bytes(), &indices]))
     }
-
-    fn is_sequential(&self) -> bool {
-        self.inner.is_sequential()
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
-    }
 }
 
 /// See [`DatasetExt::take`] and [`DatasetExt::shard`].
@@ -103,12 +93,10 @@ pub struct Every<D> {
 }
 
 impl<D: Dataset> Dataset for Every<D> {
+    of_inner!(fields is_sequential name);
+
     fn len(&self) -> usize {
         self.len
-    }
-
-    fn fields(&self) -> &[Field] {
-        self.inner.fields()
     }
 
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
@@ -122,14 +110,6 @@ impl<D: Dataset> Dataset for Every<D> {
             self.len, self.first, self.step
         ))
     }
-
-    fn is_sequential(&self) -> bool {
-        self.inner.is_sequential()
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
-    }
 }
 
 /// See [`DatasetExt::repeat`].
@@ -140,12 +120,10 @@ pub struct Repeat<D> {
 }
 
 impl<D: Dataset> Dataset for Repeat<D> {
+    of_inner!(fields is_sequential name);
+
     fn len(&self) -> usize {
         self.inner.len() * self.times
-    }
-
-    fn fields(&self) -> &[Field] {
-        self.inner.fields()
     }
 
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
@@ -155,14 +133,6 @@ impl<D: Dataset> Dataset for Repeat<D> {
     fn digest(&self) -> Option<String> {
         let inner = self.inner.digest()?;
         Some(format!("{inner}, {} times", self.times))
-    }
-
-    fn is_sequential(&self) -> bool {
-        self.inner.is_sequential()
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
     }
 }
 
@@ -193,12 +163,10 @@ impl<D: Dataset, S: Sampler> Sampled<D, S> {
 }
 
 impl<D: Dataset, S: Sampler> Dataset for Sampled<D, S> {
+    of_inner!(fields name);
+
     fn len(&self) -> usize {
         self.len
-    }
-
-    fn fields(&self) -> &[Field] {
-        self.inner.fields()
     }
 
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
@@ -217,9 +185,5 @@ impl<D: Dataset, S: Sampler> Dataset for Sampled<D, S> {
     fn digest(&self) -> Option<String> {
         let inner = self.inner.digest()?;
         Some(format!("{inner}, sampled {}", self.sampler.digest()))
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
     }
 }

@@ -105,13 +105,12 @@ impl ArrayFile {
                 )));
             }
             fields.push(Field::new(name, ty.with_dims(dims)));
-            columns.push(match file.reads_parts(index) {
-                true => Column::InFile(index),
-                false => {
-                    let mut array = HostArray::try_zeros(ty.clone())?;
-                    file.read_elements(index, 0..ty.elements(), array.bytes_mut())?;
-                    Column::InMemory(array)
-                }
+            columns.push(if file.reads_parts(index) {
+                Column::InFile(index)
+            } else {
+                let mut array = HostArray::try_zeros(ty.clone())?;
+                file.read_elements(index, 0..ty.elements(), array.bytes_mut())?;
+                Column::InMemory(array)
             });
         }
         match len {

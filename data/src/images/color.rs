@@ -118,7 +118,8 @@ fn saturate(image: &mut Pixels, factor: f64) {
 }
 
 /// Luma of ITU-R 601.
-fn gray([red, green, blue]: [u8; 3]) -> u8 {
+fn gray(pixel: [u8; 3]) -> u8 {
+    let [red, green, blue] = pixel;
     let sum = 19_595 * u32::from(red) + 38_470 * u32::from(green) + 7_471 * u32::from(blue);
     ((sum + 0x8000) >> 16) as u8
 }

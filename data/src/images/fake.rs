@@ -48,12 +48,8 @@ impl FakeImages {
         Self::of(count, classes, seed, [image, TensorType::scalar(DType::U8)])
     }
 
-    fn of(
-        count: usize,
-        classes: usize,
-        seed: u64,
-        [image, label]: [TensorType; 2],
-    ) -> Result<Self> {
+    fn of(count: usize, classes: usize, seed: u64, types: [TensorType; 2]) -> Result<Self> {
+        let [image, label] = types;
         let side = image.dims()[0];
         let fits = (1..=MAX_SIDE).contains(&side) && count > 0;
         match u32::try_from(classes) {

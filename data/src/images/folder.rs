@@ -51,46 +51,7 @@ impl ImageFolder {
     fn open_path(root: &Path, transforms: Transforms) -> Result<Self> {
         transforms.check()?;
         let classes = folders(root)?;
-        if let Some((name, _)) = classes.iter().find(|(name, _)| name.contains(['\n', '\r'])) {
-            let message = format!(
-                "{}: the name of the folder {name:?} has a line break, which the name of a class cannot \
-                 have; rename it",
-                root.display()
-            );
-            return Err(Error::invalid(CONTEXT, message));
-        }
-        if classes.is_empty() {
-            let message = format!(
-                "{} has no folders; expected one for each class, with its images",
-                root.display()
-            );
-            return Err(Error::invalid(CONTEXT, message));
-        }
-        if let [(name, path)] = &classes[..] {
-            let inner = match folders(path)?.len() {
-                0 => String::new(),
-                inner => format!(
-                    "; if the {inner} folders in it are the classes, give {}",
-                    path.display()
-                ),
-            };
-            let message = format!(
-                "{} has one class alone, `{name}`; expected two or more{inner}",
-                root.display()
-            );
-            return Err(Error::invalid(CONTEXT, message));
-        }
-        let mut seen = HashMap::new();
-        for (name, _) in &classes {
-            if let Some(other) = seen.insert(without_blanks(name), name) {
-                let message = format!(
-                    "{}: the folders `{other}` and `{name}` differ only by blanks; rename one of them, \
-                     or move its images to the other",
-                    root.display()
-                );
-                return Err(Error::invalid(CONTEXT, message));
-            }
-        }
+        check_classes(root, &classes)?;
         let (mut files, mut empty) = (Vec::new(), Vec::new());
         for (label, (name, path)) in classes.iter().enumerate() {
             let before = files.len();
@@ -153,6 +114,50 @@ impl ImageFolder {
     pub fn path(&self, index: usize) -> PathBuf {
         self.root.join(&self.files[index].0)
     }
+}
+
+fn check_classes(root: &Path, classes: &[(String, PathBuf)]) -> Result<()> {
+    if let Some((name, _)) = classes.iter().find(|(name, _)| name.contains(['\n', '\r'])) {
+        let message = format!(
+            "{}: the name of the folder {name:?} has a line break, which the name of a class cannot \
+             have; rename it",
+            root.display()
+        );
+        return Err(Error::invalid(CONTEXT, message));
+    }
+    if classes.is_empty() {
+        let message = format!(
+            "{} has no folders; expected one for each class, with its images",
+            root.display()
+        );
+        return Err(Error::invalid(CONTEXT, message));
+    }
+    if let [(name, path)] = classes {
+        let inner = match folders(path)?.len() {
+            0 => String::new(),
+            inner => format!(
+                "; if the {inner} folders in it are the classes, give {}",
+                path.display()
+            ),
+        };
+        let message = format!(
+            "{} has one class alone, `{name}`; expected two or more{inner}",
+            root.display()
+        );
+        return Err(Error::invalid(CONTEXT, message));
+    }
+    let mut seen = HashMap::new();
+    for (name, _) in classes {
+        if let Some(other) = seen.insert(without_blanks(name), name) {
+            let message = format!(
+                "{}: the folders `{other}` and `{name}` differ only by blanks; rename one of them, \
+                 or move its images to the other",
+                root.display()
+            );
+            return Err(Error::invalid(CONTEXT, message));
+        }
+    }
+    Ok(())
 }
 
 const CONTEXT: &str = "image folder";
@@ -251,9 +256,10 @@ impl Dataset for ImageFolder {
             format!("{label} {path}")
         });
         // Without random steps, as versions before them described it.
-        let transforms = match self.transforms.is_random() {
-            true => self.transforms.to_string(),
-            false => format!("{:?}", self.transforms.framing),
+        let transforms = if self.transforms.is_random() {
+            self.transforms.to_string()
+        } else {
+            format!("{:?}", self.transforms.framing)
         };
         let described = [transforms, digest_of_some(self)?];
         Some(digest_of(described.into_iter().chain(listed)))

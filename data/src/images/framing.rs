@@ -55,14 +55,16 @@ const RESIZE: &str = "resize";
 pub(super) fn resized(image: View<'_>, dims: [usize; 2], filter: Filter) -> Result<Pixels> {
     check_size(image, dims)?;
     let mut pixels = Pixels::zeros(dims);
-    match dims == [image.height, image.width] {
-        true => pixels.bytes.copy_from_slice(image.bytes),
-        false => resize_into(image, dims, filter, &mut pixels.bytes)?,
+    if dims == [image.height, image.width] {
+        pixels.bytes.copy_from_slice(image.bytes)
+    } else {
+        resize_into(image, dims, filter, &mut pixels.bytes)?
     }
     Ok(pixels)
 }
 
-fn check_size(image: View<'_>, [height, width]: [usize; 2]) -> Result<()> {
+fn check_size(image: View<'_>, size: [usize; 2]) -> Result<()> {
+    let [height, width] = size;
     let fits = |side: usize| (1..=MAX_SIDE).contains(&side);
     if !fits(height) || !fits(width) || height * width > MAX_PIXELS {
         let message = format!(
@@ -74,12 +76,8 @@ fn check_size(image: View<'_>, [height, width]: [usize; 2]) -> Result<()> {
     Ok(())
 }
 
-fn resize_into(
-    image: View<'_>,
-    [height, width]: [usize; 2],
-    filter: Filter,
-    into: &mut [u8],
-) -> Result<()> {
+fn resize_into(image: View<'_>, size: [usize; 2], filter: Filter, into: &mut [u8]) -> Result<()> {
+    let [height, width] = size;
     let failed = |error: String| {
         let (from_height, from_width) = (image.height, image.width);
         let message = format!("u8[{from_height}, {from_width}, 3] to [{height}, {width}]: {error}");
@@ -121,7 +119,8 @@ pub fn center_crop(image: &HostArray, dims: [usize; 2]) -> Result<HostArray> {
 }
 
 /// The central part of dimensions `[height, width]`, which the image contains.
-fn central(image: View<'_>, [height, width]: [usize; 2]) -> Pixels {
+fn central(image: View<'_>, size: [usize; 2]) -> Pixels {
+    let [height, width] = size;
     let corner = [margin(image.height, height), margin(image.width, width)];
     cropped(image, corner, [height, width])
 }

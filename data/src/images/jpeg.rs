@@ -32,9 +32,10 @@ pub(super) fn decode(bytes: &[u8], limits: Limits) -> Result<(Pixels, Option<Vec
     limits.check(frame.width, frame.height, PIXELS_PER_BYTE)?;
     headers.check_scans(bytes)?;
     let size = frame.width * frame.height * 3;
-    let bytes = match headers.is_common() {
-        true => common(bytes, size)?,
-        false => any(bytes, &headers, size)?,
+    let bytes = if headers.is_common() {
+        common(bytes, size)?
+    } else {
+        any(bytes, &headers, size)?
     };
     let pixels = Pixels {
         height: frame.height,
@@ -144,9 +145,10 @@ impl Headers {
                 }
             }
         }
-        match ends {
-            true => Ok(()),
-            false => Err("damaged JPEG: it is cut off, without the marker of its end".into()),
+        if ends {
+            Ok(())
+        } else {
+            Err("damaged JPEG: it is cut off, without the marker of its end".into())
         }
     }
 
@@ -307,9 +309,10 @@ fn any(bytes: &[u8], headers: &Headers, size: usize) -> Result<Vec<u8>, String> 
     let mut decoder = jpeg_decoder::Decoder::new(bytes);
     decoder.set_max_decoding_buffer_size(size);
     if frame.sampling.len() == 3 {
-        decoder.set_color_transform(match headers.is_rgb {
-            true => ColorTransform::RGB,
-            false => ColorTransform::YCbCr,
+        decoder.set_color_transform(if headers.is_rgb {
+            ColorTransform::RGB
+        } else {
+            ColorTransform::YCbCr
         });
     }
     let decoded = decoder
@@ -318,12 +321,14 @@ fn any(bytes: &[u8], headers: &Headers, size: usize) -> Result<Vec<u8>, String> 
     let is_gray = decoder
         .info()
         .is_some_and(|info| info.pixel_format == PixelFormat::L8);
-    let pixels: Vec<u8> = match is_gray {
-        true => decoded.iter().flat_map(|&gray| [gray; 3]).collect(),
-        false => decoded,
+    let pixels: Vec<u8> = if is_gray {
+        decoded.iter().flat_map(|&gray| [gray; 3]).collect()
+    } else {
+        decoded
     };
-    match pixels.len() == size {
-        true => Ok(pixels),
-        false => Err("damaged JPEG: its frame changes".into()),
+    if pixels.len() == size {
+        Ok(pixels)
+    } else {
+        Err("damaged JPEG: its frame changes".into())
     }
 }

@@ -129,9 +129,12 @@ impl Listing {
     /// Names whose reversed bytes are these, or start with them.
     fn named(&self, tail: &[u8], is_whole: bool) -> &[String] {
         let start = self.reversed.partition_point(|name| &**name < tail);
-        let fits = |name: &&Vec<u8>| match is_whole {
-            true => ***name == *tail,
-            false => name.starts_with(tail),
+        let fits = |name: &&Vec<u8>| {
+            if is_whole {
+                ***name == *tail
+            } else {
+                name.starts_with(tail)
+            }
         };
         let count = self.reversed[start..].iter().take_while(fits).count();
         &self.names[start..start + count]

@@ -150,7 +150,8 @@ fn find(root: &Path) -> Result<Option<[String; 2]>> {
 
 /// # Errors
 /// If the classes of training and validation differ.
-fn same_classes(names: &[String; 2], [ours, theirs]: [&[String]; 2]) -> Result<()> {
+fn same_classes(names: &[String; 2], classes: [&[String]; 2]) -> Result<()> {
+    let [ours, theirs] = classes;
     if ours == theirs {
         return Ok(());
     }

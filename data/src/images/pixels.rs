@@ -21,7 +21,8 @@ pub(super) struct View<'a> {
 }
 
 impl Pixels {
-    pub(super) fn zeros([height, width]: [usize; 2]) -> Self {
+    pub(super) fn zeros(size: [usize; 2]) -> Self {
+        let [height, width] = size;
         Pixels {
             height,
             width,

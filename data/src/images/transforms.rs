@@ -366,9 +366,10 @@ impl Transforms {
             if first >= low && last <= high && first <= last {
                 return Ok(());
             }
-            let given = match first == last {
-                true => format!("{first}"),
-                false => format!("{first}..{last}"),
+            let given = if first == last {
+                format!("{first}")
+            } else {
+                format!("{first}..{last}")
             };
             let message = format!("{name} {given}; expected a value or a range in {low}..{high}");
             Err(Error::invalid(CONTEXT, message))

@@ -97,7 +97,8 @@ fn interpolated(image: View<'_>, x: f64, y: f64) -> [u8; 3] {
 
 /// The map from positions of the result to positions of the image: `x = a x' + b y' + c`,
 /// `y = d x' + e y' + f`.
-fn inverse(affine: Affine, [width, height]: [usize; 2]) -> [f64; 6] {
+fn inverse(affine: Affine, size: [usize; 2]) -> [f64; 6] {
+    let [width, height] = size;
     let (sin, cos) = affine.degrees.to_radians().sin_cos();
     let [tan_x, tan_y] = affine.shear.map(|angle| angle.to_radians().tan());
     // Shear along x, then along y, then the rotation.

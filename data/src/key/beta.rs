@@ -39,9 +39,10 @@ impl Random {
                 break ln(d) + ln_v;
             }
         };
-        match shape < 1.0 {
-            true => value + ln(1.0 - self.f64()) / shape,
-            false => value,
+        if shape < 1.0 {
+            value + ln(1.0 - self.f64()) / shape
+        } else {
+            value
         }
     }
 }

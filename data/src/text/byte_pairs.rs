@@ -175,32 +175,6 @@ impl BytePairs {
                 }));
             }
         }
-        let byte_level = |use_regex: bool| {
-            json!({
-                "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
-                "use_regex": use_regex,
-            })
-        };
-        let split = |pattern: &str| {
-            let split = json!({
-                "type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated",
-                "invert": false,
-            });
-            json!({"type": "Sequence", "pretokenizers": [split, byte_level(false)]})
-        };
-        let digits = json!({"type": "Digits", "individual_digits": true});
-        let pre_tokenizer = match self.words {
-            WordSplit::Gpt2 => byte_level(true),
-            WordSplit::SmolLm => {
-                json!({"type": "Sequence", "pretokenizers": [digits, byte_level(true)]})
-            }
-            WordSplit::Llama3 => split(&words_after("{1,3}")),
-            WordSplit::Qwen2 => split(&words_after("")),
-        };
-        let normalizer = match self.words {
-            WordSplit::Qwen2 => json!({"type": "NFC"}),
-            _ => Value::Null,
-        };
         let post_processor = match &self.beginning {
             None => byte_level(true),
             Some(id) => {
@@ -218,8 +192,8 @@ impl BytePairs {
             "truncation": null,
             "padding": null,
             "added_tokens": added,
-            "normalizer": normalizer,
-            "pre_tokenizer": pre_tokenizer,
+            "normalizer": self.words.normalizer(),
+            "pre_tokenizer": self.words.pre_tokenizer(),
             "post_processor": post_processor,
             "decoder": byte_level(true),
             "model": {
@@ -229,6 +203,41 @@ impl BytePairs {
                 "vocab": vocabulary, "merges": self.merges,
             },
         }))
+    }
+}
+
+fn byte_level(use_regex: bool) -> Value {
+    json!({
+        "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+        "use_regex": use_regex,
+    })
+}
+
+impl WordSplit {
+    fn pre_tokenizer(&self) -> Value {
+        let split = |pattern: &str| {
+            let split = json!({
+                "type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated",
+                "invert": false,
+            });
+            json!({"type": "Sequence", "pretokenizers": [split, byte_level(false)]})
+        };
+        let digits = json!({"type": "Digits", "individual_digits": true});
+        match self {
+            WordSplit::Gpt2 => byte_level(true),
+            WordSplit::SmolLm => {
+                json!({"type": "Sequence", "pretokenizers": [digits, byte_level(true)]})
+            }
+            WordSplit::Llama3 => split(&words_after("{1,3}")),
+            WordSplit::Qwen2 => split(&words_after("")),
+        }
+    }
+
+    fn normalizer(&self) -> Value {
+        match self {
+            WordSplit::Qwen2 => json!({"type": "NFC"}),
+            _ => Value::Null,
+        }
     }
 }
 

@@ -39,9 +39,10 @@ impl Classifier {
             framing: self.framing(),
             normalization: None,
         };
-        let directory = match path.is_dir() {
-            true => Some(path),
-            false => path.parent(),
+        let directory = if path.is_dir() {
+            Some(path)
+        } else {
+            path.parent()
         };
         let file = directory.map(|directory| read_json(&directory.join("config.json")));
         let Some((origin, fields)) = file.transpose()?.flatten() else {

@@ -29,6 +29,20 @@ impl Run<'_> {
             .any(|sequence| sequence.finish.is_none())
     }
 
+    /// The ends of the sequences that are processed as prompts: all of a sequence, or half of the
+    /// context of those that are longer.
+    pub(super) fn ends(&self, context: usize) -> Vec<&[u32]> {
+        let ends = self.sequences.iter().map(|sequence| {
+            let tokens = &sequence.tokens[..];
+            if tokens.len() <= context {
+                tokens
+            } else {
+                &tokens[tokens.len() - (context / 2).max(1)..]
+            }
+        });
+        ends.collect()
+    }
+
     /// Most tokens that a sequence still lacks.
     pub(super) fn remaining(&self) -> usize {
         let active = self

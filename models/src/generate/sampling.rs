@@ -88,9 +88,10 @@ impl Sampling {
                 "repetition penalty {repetition_penalty}; expected a positive number"
             ));
         }
-        match problems.is_empty() {
-            true => Ok(()),
-            false => Err(Error::invalid("generate", problems.join("; "))),
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::invalid("generate", problems.join("; ")))
         }
     }
 

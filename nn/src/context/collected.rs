@@ -36,12 +36,12 @@ impl Trace {
     pub fn collect_rows(&self, rows: CollectedRows<'_>) {
         let name = &rows.name;
         let is_known = |known: &Collected| known.name == *name;
-        if self.context().collected.borrow().iter().any(is_known) {
+        if super::context(self).collected.borrow().iter().any(is_known) {
             let message = format!("`{name}` is collected already; give this one another name");
             self.fail("collect", message, None);
             return;
         }
-        if self.scope() != 0 {
+        if self.recording.borrow().scope() != 0 {
             let message = format!(
                 "`{name}` is collected in the body of a loop or branch; return its rows from the \
                  body, and collect them outside"
@@ -50,7 +50,7 @@ impl Trace {
             return;
         }
         let location = self.origin(Location::caller());
-        self.context().collected.borrow_mut().push(Collected {
+        super::context(self).collected.borrow_mut().push(Collected {
             name: rows.name,
             metric: rows.metric,
             scores: rows.scores.id,
@@ -69,6 +69,11 @@ impl Trace {
             targets: self.tensor(collected.targets),
             weight: self.tensor(collected.weight),
         };
-        self.context().collected.borrow().iter().map(rows).collect()
+        super::context(self)
+            .collected
+            .borrow()
+            .iter()
+            .map(rows)
+            .collect()
     }
 }

@@ -30,7 +30,7 @@ impl Trace {
     /// step: the exchanges of two launches must not mix.
     #[track_caller]
     pub fn set_processes<'t>(&'t self, processes: &Processes, after: Tensor<'t>) {
-        let exchanges = &self.context().processes;
+        let exchanges = &super::context(self).processes;
         exchanges.processes.replace(Some(processes.clone()));
         let token = after.convert(DType::F32);
         exchanges.tokens.replace(vec![token.id]);
@@ -38,71 +38,70 @@ impl Trace {
 
     /// The processes that run this function, if there are several.
     pub fn processes(&self) -> Option<Processes> {
-        self.context().processes.processes.borrow().clone()
+        super::context(self).processes.processes.borrow().clone()
     }
+}
 
-    /// The processes that this function exchanges buffers with, if there are several.
-    pub(crate) fn exchanging_processes(&self) -> Option<Processes> {
-        self.processes()
-            .filter(|processes| processes.size() > 1 && self.has_exchanged())
-    }
+/// The processes that this function exchanges buffers with, if there are several.
+pub(crate) fn exchanging_processes(cx: &Trace) -> Option<Processes> {
+    cx.processes()
+        .filter(|processes| processes.size() > 1 && has_exchanged(cx))
+}
 
-    /// The token of the next exchange.
-    pub(crate) fn process_token(&self) -> Tensor<'_> {
-        let mut tokens = self.context().processes.tokens.borrow_mut();
-        while let Some(&last) = tokens.last() {
-            let last = self.tensor(last);
-            if self.can_use(last) {
-                return last;
-            }
-            tokens.pop();
+/// The token of the next exchange.
+pub(crate) fn process_token(cx: &Trace) -> Tensor<'_> {
+    let mut tokens = super::context(cx).processes.tokens.borrow_mut();
+    while let Some(&last) = tokens.last() {
+        let last = cx.tensor(last);
+        if cx.can_use(last) {
+            return last;
         }
-        self.scalar(0.0, DType::F32)
+        tokens.pop();
     }
+    cx.scalar(0.0, DType::F32)
+}
 
-    /// Makes the next exchange follow the one that gave this token.
-    pub(crate) fn exchanged(&self, token: Tensor<'_>) {
-        let exchanges = &self.context().processes;
-        exchanges.tokens.borrow_mut().push(token.id);
-        exchanges.has_exchanged.set(true);
-    }
+/// Makes the next exchange follow the one that gave this token.
+pub(crate) fn exchanged(cx: &Trace, token: Tensor<'_>) {
+    let exchanges = &super::context(cx).processes;
+    exchanges.tokens.borrow_mut().push(token.id);
+    exchanges.has_exchanged.set(true);
+}
 
-    /// Whether this function has exchanged anything so far.
-    pub(crate) fn has_exchanged(&self) -> bool {
-        self.context().processes.has_exchanged.get()
-    }
+/// Whether this function has exchanged anything so far.
+pub(crate) fn has_exchanged(cx: &Trace) -> bool {
+    super::context(cx).processes.has_exchanged.get()
+}
 
-    /// Remembers that the weight of the loss is that of all processes.
-    pub(crate) fn set_total_weight(&self) {
-        self.context().processes.has_total_weight.set(true);
-    }
+/// Remembers that the weight of the loss is that of all processes.
+pub(crate) fn set_total_weight(cx: &Trace) {
+    super::context(cx).processes.has_total_weight.set(true);
+}
 
-    /// Whether the weight of the loss is that of all processes; that of the next loss is not.
-    pub(crate) fn take_total_weight(&self) -> bool {
-        self.context().processes.has_total_weight.take()
-    }
+/// Whether the weight of the loss is that of all processes; that of the next loss is not.
+pub(crate) fn take_total_weight(cx: &Trace) -> bool {
+    super::context(cx).processes.has_total_weight.take()
+}
 
-    /// The metrics that are reported so far, and are not means over all processes.
-    pub(crate) fn own_metrics(&self) -> Vec<Mean<'_>> {
-        let metrics = self.context().metrics.borrow();
-        let mean = |metric: &super::Metric| Mean {
-            total: self.tensor(metric.total),
-            weight: self.tensor(metric.weight),
-        };
-        let shared = self.context().processes.shared_metrics.get();
-        metrics[shared..].iter().map(mean).collect()
-    }
+/// The metrics that are reported so far, and are not means over all processes.
+pub(crate) fn own_metrics(cx: &Trace) -> Vec<Mean<'_>> {
+    let metrics = super::context(cx).metrics.borrow();
+    let mean = |metric: &super::Metric| Mean {
+        total: cx.tensor(metric.total),
+        weight: cx.tensor(metric.weight),
+    };
+    let shared = super::context(cx).processes.shared_metrics.get();
+    metrics[shared..].iter().map(mean).collect()
+}
 
-    /// Puts means over all processes in the place of [`own_metrics`](Self::own_metrics).
-    pub(crate) fn share_metrics(&self, means: Vec<Mean<'_>>) {
-        let mut metrics = self.context().metrics.borrow_mut();
-        let shared = self
-            .context()
-            .processes
-            .shared_metrics
-            .replace(metrics.len());
-        for (metric, mean) in metrics[shared..].iter_mut().zip(means) {
-            (metric.total, metric.weight) = (mean.total.id, mean.weight.id);
-        }
+/// Puts means over all processes in the place of [`own_metrics`].
+pub(crate) fn share_metrics(cx: &Trace, means: Vec<Mean<'_>>) {
+    let mut metrics = super::context(cx).metrics.borrow_mut();
+    let shared = super::context(cx)
+        .processes
+        .shared_metrics
+        .replace(metrics.len());
+    for (metric, mean) in metrics[shared..].iter_mut().zip(means) {
+        (metric.total, metric.weight) = (mean.total.id, mean.weight.id);
     }
 }

@@ -65,14 +65,14 @@ impl Trace {
     /// Sets the number of samples in the batch of this process. Random numbers with as many rows are
     /// those of its samples in the whole batch.
     pub fn set_samples(&self, count: usize) {
-        self.context().processes.samples.set(Some(count));
+        super::context(self).processes.samples.set(Some(count));
     }
 
     /// Row-major index of the first of these elements among those of all processes, a `u64` scalar,
     /// if they have a row for each sample of this process.
     #[track_caller]
     pub(crate) fn first_of_samples(&self, dims: &[usize]) -> Option<Tensor<'_>> {
-        let samples = self.context().processes.samples.get();
+        let samples = super::context(self).processes.samples.get();
         let is_of_samples = samples.is_some() && dims.first().copied() == samples;
         if !is_of_samples || self.processes().is_none_or(|all| all.size() == 1) {
             return None;
@@ -100,7 +100,7 @@ impl Trace {
         else {
             return;
         };
-        let outputs = self.checked_outputs(loss);
+        let outputs = checked_outputs(self, loss);
         let ids = outputs.iter().flat_map(|output| &output.ids);
         let tensors: Vec<Tensor<'t>> = ids.map(|&id| self.tensor(id)).collect();
         let inputs = [shared, batch].concat();
@@ -133,38 +133,44 @@ impl Trace {
             };
         }
     }
+}
 
-    /// The values that must not depend on the number of processes.
-    fn checked_outputs(&self, loss: Mean<'_>) -> Vec<Output> {
-        let mean = |what: String, [total, weight]: [Id; 2], line| Output {
-            what,
-            ids: vec![total, weight],
-            line,
-        };
-        let sums = [loss.total.id, loss.weight.id];
-        let line = loss.total.origin().or(loss.weight.origin());
-        let mut outputs = vec![mean("the loss".to_string(), sums, line)];
-        outputs.extend(self.context().metrics.borrow().iter().map(|metric| {
-            let what = format!("the metric `{}`", metric.name);
-            mean(what, [metric.total, metric.weight], Some(metric.location))
-        }));
-        outputs.extend(self.context().collected.borrow().iter().map(|rows| Output {
-            what: format!("the metric `{}`", rows.name),
-            ids: vec![rows.scores, rows.targets, rows.weight],
-            line: Some(rows.location),
-        }));
-        outputs.extend(self.context().updates.borrow().iter().map(|update| {
-            let name = self.tensor(update.state).name();
-            Output {
-                what: name.map_or("a new state".into(), |name| {
-                    format!("the new value of `{name}`")
-                }),
-                ids: vec![update.value],
-                line: Some(update.location),
-            }
-        }));
-        outputs
-    }
+/// The values that must not depend on the number of processes.
+fn checked_outputs(cx: &Trace, loss: Mean<'_>) -> Vec<Output> {
+    let mean = |what: String, [total, weight]: [Id; 2], line| Output {
+        what,
+        ids: vec![total, weight],
+        line,
+    };
+    let sums = [loss.total.id, loss.weight.id];
+    let line = loss.total.origin().or(loss.weight.origin());
+    let mut outputs = vec![mean("the loss".to_string(), sums, line)];
+    outputs.extend(super::context(cx).metrics.borrow().iter().map(|metric| {
+        let what = format!("the metric `{}`", metric.name);
+        mean(what, [metric.total, metric.weight], Some(metric.location))
+    }));
+    outputs.extend(
+        super::context(cx)
+            .collected
+            .borrow()
+            .iter()
+            .map(|rows| Output {
+                what: format!("the metric `{}`", rows.name),
+                ids: vec![rows.scores, rows.targets, rows.weight],
+                line: Some(rows.location),
+            }),
+    );
+    outputs.extend(super::context(cx).updates.borrow().iter().map(|update| {
+        let name = cx.tensor(update.state).name();
+        Output {
+            what: name.map_or("a new state".into(), |name| {
+                format!("the new value of `{name}`")
+            }),
+            ids: vec![update.value],
+            line: Some(update.location),
+        }
+    }));
+    outputs
 }
 
 /// The calls of this crate that exchange values.

@@ -19,7 +19,7 @@ impl Trace {
     /// Records a mistake for the loss and for each metric that depends on the fields of the batch
     /// and not on its weight: padding would count like samples. The mistake is at the user's line.
     pub fn require_weight(&self, loss: Mean<'_>, batch: Padded<'_, '_>) {
-        let metrics = self.context().metrics.borrow();
+        let metrics = super::context(self).metrics.borrow();
         let metrics = metrics.iter().map(|metric| {
             let name = format!("the metric `{}`", metric.name);
             (name, [metric.total, metric.weight], Some(metric.location))
@@ -31,52 +31,52 @@ impl Trace {
             .chain(metrics)
             .collect();
         for (name, sums, line) in means {
-            self.require_weight_of(&name, sums, line, &batch);
+            require_weight_of(self, &name, sums, line, &batch);
         }
-        self.require_weight_of_rows(&batch);
+        require_weight_of_rows(self, &batch);
     }
+}
 
-    /// Records a mistake for rows of samples that are collected with another weight.
-    fn require_weight_of_rows(&self, batch: &Padded<'_, '_>) {
-        let uses = |of: Id, tensor: Tensor<'_>| self.is_computed_from(of, tensor.id);
-        let of_samples = |of: Id| batch.fields.iter().any(|&field| uses(of, field));
-        let mistakes: Vec<_> = (self.context().collected.borrow().iter())
-            .filter(|rows| !uses(rows.weight, batch.weight))
-            .filter(|rows| of_samples(rows.scores) || of_samples(rows.targets))
-            .map(|rows| (rows.name.clone(), rows.location))
-            .collect();
-        let weight = batch.weight.name().unwrap_or_else(|| "the weight".into());
-        for (name, location) in mistakes {
-            let message = format!(
-                "the weight of `{name}` does not depend on `{weight}`, so padding would count like \
-                 samples: {}. Give `{weight}` as the weight",
-                batch.reason
-            );
-            self.fail_at(location, "collect", message, None);
-        }
-    }
-
-    fn require_weight_of(
-        &self,
-        name: &str,
-        sums: [Id; 2],
-        line: Option<&'static Location<'static>>,
-        batch: &Padded<'_, '_>,
-    ) {
-        let uses = |of: Id, tensor: Tensor<'_>| self.is_computed_from(of, tensor.id);
-        let of_samples = |of: Id| batch.fields.iter().any(|&field| uses(of, field));
-        let is_weighted = sums.iter().all(|&of| uses(of, batch.weight));
-        if is_weighted || !sums.iter().any(|&of| of_samples(of)) {
-            return;
-        }
-        let weight = batch.weight.name().unwrap_or_else(|| "the weight".into());
+/// Records a mistake for rows of samples that are collected with another weight.
+fn require_weight_of_rows(cx: &Trace, batch: &Padded<'_, '_>) {
+    let uses = |of: Id, tensor: Tensor<'_>| cx.recording.borrow().is_computed_from(of, tensor.id);
+    let of_samples = |of: Id| batch.fields.iter().any(|&field| uses(of, field));
+    let mistakes: Vec<_> = (super::context(cx).collected.borrow().iter())
+        .filter(|rows| !uses(rows.weight, batch.weight))
+        .filter(|rows| of_samples(rows.scores) || of_samples(rows.targets))
+        .map(|rows| (rows.name.clone(), rows.location))
+        .collect();
+    let weight = batch.weight.name().unwrap_or_else(|| "the weight".into());
+    for (name, location) in mistakes {
         let message = format!(
-            "{name} does not depend on `{weight}`, so padding would count like samples: {}. With a value \
-             for each sample, write `batch.mean(values)` or `Mean::weighted(values, {weight})`; or \
-             `CrossEntropy::new().weights({weight})`",
+            "the weight of `{name}` does not depend on `{weight}`, so padding would count like \
+             samples: {}. Give `{weight}` as the weight",
             batch.reason
         );
-        let _site = line.map(|line| self.located_at(line));
-        self.fail("mean", message, None);
+        cx.fail_at(location, "collect", message, None);
     }
+}
+
+fn require_weight_of(
+    cx: &Trace,
+    name: &str,
+    sums: [Id; 2],
+    line: Option<&'static Location<'static>>,
+    batch: &Padded<'_, '_>,
+) {
+    let uses = |of: Id, tensor: Tensor<'_>| cx.recording.borrow().is_computed_from(of, tensor.id);
+    let of_samples = |of: Id| batch.fields.iter().any(|&field| uses(of, field));
+    let is_weighted = sums.iter().all(|&of| uses(of, batch.weight));
+    if is_weighted || !sums.iter().any(|&of| of_samples(of)) {
+        return;
+    }
+    let weight = batch.weight.name().unwrap_or_else(|| "the weight".into());
+    let message = format!(
+        "{name} does not depend on `{weight}`, so padding would count like samples: {}. With a value \
+         for each sample, write `batch.mean(values)` or `Mean::weighted(values, {weight})`; or \
+         `CrossEntropy::new().weights({weight})`",
+        batch.reason
+    );
+    let _site = line.map(|line| cx.located_at(line));
+    cx.fail("mean", message, None);
 }

@@ -5,7 +5,7 @@ use std::panic::Location;
 use halite_core::tree::Tree;
 use halite_ir::{Op, Remat};
 
-use crate::{Tensor, Trace};
+use crate::{Tensor, Trace, context, trace::capture};
 
 impl Trace {
     /// Returns the result of `body`. Gradients save only the tensors that it uses from outside and
@@ -36,13 +36,13 @@ impl Trace {
     ) -> T {
         let location = Location::caller();
         let (region, (result, side, outputs)) = self.region(&[], |_| {
-            let (result, side) = self.with_side_outputs(body);
-            let outputs = self.usable("checkpoint", &result, location);
+            let (result, side) = context::with_side_outputs(self, body);
+            let outputs = super::usable(self, "checkpoint", &result, location);
             (result, side, outputs)
         });
         let mut outputs = match outputs {
             Ok(outputs) => outputs,
-            Err(_) => return self.errors_like(&result),
+            Err(_) => return super::errors_like(self, &result),
         };
         let given = outputs.len();
         outputs.extend(side.leaves().map(|id| self.tensor(id)));
@@ -50,23 +50,23 @@ impl Trace {
             return result;
         }
         let mut regions = vec![region.giving(&outputs)];
-        let operands: Vec<Tensor<'t>> = self
-            .capture(&mut regions)
+        let operands: Vec<Tensor<'t>> = capture(self, &mut regions)
             .into_iter()
             .map(|id| self.tensor(id))
             .collect();
         let op = Op::Checkpoint {
-            body: Box::new(self.region_graph(&regions[0])),
+            body: Box::new(regions[0].graph(self)),
             remat,
         };
-        let mut results = self.push_at(location, op, &operands);
         let _site = self.called_from(location);
+        let mut results = self.push(op, &operands);
         let states: Vec<Tensor<'t>> = side
             .updates
             .iter()
             .map(|&(state, _)| self.tensor(state))
             .collect();
-        self.report(
+        super::side_outputs::report(
+            self,
             side.with(results.split_off(given), |name, total, weight| {
                 (name, total, weight)
             }),

@@ -10,10 +10,10 @@ use halite_ir::{Graph, Op};
 
 use super::{named, valid};
 use crate::{
-    Tensor, Trace,
+    Tensor, Trace, context,
     context::SideOutputs,
     rng,
-    trace::{Id, Region},
+    trace::{Id, Region, captured},
 };
 
 /// Options of [`Trace::scan_with`].
@@ -108,9 +108,10 @@ impl Trace {
         let location = Location::caller();
         let initial: Vec<Tensor<'t>> = init.leaves().into_iter().copied().collect();
         let scanned: Vec<Tensor<'t>> = xs.leaves().into_iter().copied().collect();
-        let length = self.trip_count("scan", options.length, &xs, location);
+        let length = trip_count(self, "scan", options.length, &xs, location);
         let mut given = None;
-        let results = self.scan_leaves(
+        let results = scan_leaves(
+            self,
             length,
             options.reverse,
             &initial,
@@ -121,14 +122,15 @@ impl Trace {
                     init.with_leaves(carried.iter().copied()),
                     xs.with_leaves(slices.iter().copied()),
                 );
-                let next = self.same_types(
+                let next = super::same_types(
+                    self,
                     "scan",
                     ["the initial state", "the body's result"],
                     &init,
                     &next,
                     location,
                 );
-                let stacked = self.usable("scan", &ys, location);
+                let stacked = super::usable(self, "scan", &ys, location);
                 given = Some(ys);
                 Ok((next?, stacked?))
             },
@@ -146,7 +148,7 @@ impl Trace {
                 let stacked = |y: &Tensor<'t>| stack(&y.ty(), length.unwrap_or(0));
                 let leaves = ys.leaves().into_iter();
                 (
-                    self.errors_like(&init),
+                    super::errors_like(self, &init),
                     ys.with_leaves(leaves.map(|y| self.error_like(Some(stacked(y))))),
                 )
             }
@@ -164,235 +166,260 @@ impl Trace {
         body: impl FnOnce(Tensor<'t>, S) -> S,
     ) -> S {
         let location = Location::caller();
-        let length = self.trip_count("repeat", Some(count), &Empty::new(), location);
+        let length = trip_count(self, "repeat", Some(count), &Empty::new(), location);
         let leaves = init.leaves().into_iter().copied();
         let initial: Vec<Tensor<'t>> = leaves.chain([self.scalar(0.0, DType::S32)]).collect();
         let counter = initial.len() - 1;
-        let results = self.scan_leaves(length, false, &initial, vec![], location, |carried, _| {
-            let next = body(
-                carried[counter],
-                init.with_leaves(carried[..counter].iter().copied()),
-            );
-            let mut next = self.same_types(
-                "repeat",
-                ["the initial state", "the body's result"],
-                &init,
-                &next,
-                location,
-            )?;
-            next.push(carried[counter] + 1);
-            Ok((next, vec![]))
-        });
+        let results = scan_leaves(
+            self,
+            length,
+            false,
+            &initial,
+            vec![],
+            location,
+            |carried, _| {
+                let next = body(
+                    carried[counter],
+                    init.with_leaves(carried[..counter].iter().copied()),
+                );
+                let mut next = super::same_types(
+                    self,
+                    "repeat",
+                    ["the initial state", "the body's result"],
+                    &init,
+                    &next,
+                    location,
+                )?;
+                next.push(carried[counter] + 1);
+                Ok((next, vec![]))
+            },
+        );
         match results {
             Ok(results) => init.with_leaves(results.into_iter().take(counter)),
-            Err(_) => self.errors_like(&init),
+            Err(_) => super::errors_like(self, &init),
         }
     }
+}
 
-    /// Records a scan. `body` maps the carried values and the slices of an iteration to the next
-    /// carried values and the results to stack. Returns the last carried values, then the stacked
-    /// results.
-    fn scan_leaves<'t>(
-        &'t self,
-        length: Result<usize, Tensor<'t>>,
-        reverse: bool,
-        initial: &[Tensor<'t>],
-        mut scanned: Vec<Tensor<'t>>,
-        location: &'static Location<'static>,
-        body: impl FnOnce(&[Tensor<'t>], &[Tensor<'t>]) -> BodyResult<'t>,
-    ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
-        let iteration = self.trace_iteration(initial, &scanned, location, body)?;
-        let Iteration {
-            mut region,
-            next,
-            mut stacked,
-            side,
-            slices,
-            states,
-            draws,
-        } = iteration;
-        let length = length?;
-        let mut operands = initial.iter().chain(&scanned);
-        if let Some(&error) = operands.find(|tensor| tensor.is_error()) {
-            return Err(error);
-        }
-        let given = next.len() + stacked.len();
-        stacked.extend(side.leaves().map(|id| self.tensor(id)));
-        if next.is_empty() && stacked.is_empty() {
-            return Ok(vec![]);
-        }
-        if draws {
-            let _site = self.called_from(location);
-            scanned.push(rng::split_many(self.next_key(), length));
-        } else {
-            region.inputs.truncate(next.len() + scanned.len());
-        }
-        // A state that was updated before the loop continues from there.
-        let first = states.iter().map(|&state| self.updated(state));
-        let initial_of_all: Vec<Tensor<'t>> = initial.iter().copied().chain(first).collect();
-
-        let outputs = next.iter().chain(&stacked);
-        region.outputs = outputs.map(|tensor| tensor.id).collect();
-        let spec = ScanSpec {
-            carried: next.len(),
-            scanned: scanned.len(),
-            length,
-            reverse,
-            residuals: 0,
-        };
-        let mut results = self.push_scan(spec, region, &initial_of_all, &scanned, location);
-        if let Some(&error) = results.iter().find(|result| result.is_error()) {
-            return Err(error);
-        }
-        let _site = self.called_from(location);
-        let (metrics, mut values) = side.with(results.split_off(given), |name, total, weight| {
-            (name, total.sum([0]), weight.sum([0]))
-        });
-        let carried = initial.len()..initial.len() + states.len();
-        values.extend(results.drain(carried));
-        let slices = slices.into_iter().map(|slice| scanned[slice]);
-        self.report((metrics, values), slices.chain(states));
-        Ok(results)
+/// Records a scan. `body` maps the carried values and the slices of an iteration to the next
+/// carried values and the results to stack. Returns the last carried values, then the stacked
+/// results.
+fn scan_leaves<'t>(
+    cx: &'t Trace,
+    length: Result<usize, Tensor<'t>>,
+    reverse: bool,
+    initial: &[Tensor<'t>],
+    mut scanned: Vec<Tensor<'t>>,
+    location: &'static Location<'static>,
+    body: impl FnOnce(&[Tensor<'t>], &[Tensor<'t>]) -> BodyResult<'t>,
+) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
+    let iteration = trace_iteration(cx, initial, &scanned, location, body)?;
+    let Iteration {
+        mut region,
+        next,
+        mut stacked,
+        side,
+        slices,
+        states,
+        draws,
+    } = iteration;
+    let length = length?;
+    let mut operands = initial.iter().chain(&scanned);
+    if let Some(&error) = operands.find(|tensor| tensor.is_error()) {
+        return Err(error);
     }
+    let given = next.len() + stacked.len();
+    stacked.extend(side.leaves().map(|id| cx.tensor(id)));
+    if next.is_empty() && stacked.is_empty() {
+        return Ok(vec![]);
+    }
+    if draws {
+        let _site = cx.called_from(location);
+        scanned.push(rng::split_many(cx.next_key(), length));
+    } else {
+        region.inputs.truncate(next.len() + scanned.len());
+    }
+    // A state that was updated before the loop continues from there.
+    let first = states.iter().map(|&state| cx.updated(state));
+    let initial_of_all: Vec<Tensor<'t>> = initial.iter().copied().chain(first).collect();
 
-    /// Traces the body of a scan. Its region takes the carried values, the slices and, last, a key.
-    fn trace_iteration<'t>(
-        &'t self,
-        initial: &[Tensor<'t>],
-        scanned: &[Tensor<'t>],
-        location: &'static Location<'static>,
-        body: impl FnOnce(&[Tensor<'t>], &[Tensor<'t>]) -> BodyResult<'t>,
-    ) -> Result<Iteration<'t>, Tensor<'t>> {
-        // A body that draws random numbers also scans over keys.
-        let key = self.has_key().then(|| TensorType::new(DType::U32, [2]));
-        let slices = scanned.iter().map(|x| slice(&x.ty()));
-        let carried = initial.iter().map(|leaf| leaf.ty());
-        let types: Vec<TensorType> = carried.chain(slices).chain(key).collect();
-        let (mut region, ((outputs, mut side), drawn)) = self.region(&types, |inputs| {
-            let (carried, rest) = inputs.split_at(initial.len());
-            let (slices, key) = rest.split_at(scanned.len());
-            self.with_key(key.first().copied(), 0, || {
-                // In the next iteration a state has the value of this one, not that before the loop.
-                self.with_own_side_outputs(|| body(carried, slices))
-            })
-        });
-        let (mut next, stacked) = outputs?;
-        let inputs: Vec<Id> = region.inputs.clone();
-        let (mut slices, mut states) = (Vec::new(), Vec::new());
-        let mut wrong = None;
-        // Only the last value of a state counts.
-        let all = std::mem::take(&mut side.updates);
-        for (index, &(state, value)) in all.iter().enumerate() {
-            if all[index + 1..].iter().any(|(later, _)| *later == state) {
-                continue;
+    let outputs = next.iter().chain(&stacked);
+    region.outputs = outputs.map(|tensor| tensor.id).collect();
+    let spec = ScanSpec {
+        carried: next.len(),
+        scanned: scanned.len(),
+        length,
+        reverse,
+        residuals: 0,
+    };
+    let mut results = push_scan(cx, spec, region, &initial_of_all, &scanned, location);
+    if let Some(&error) = results.iter().find(|result| result.is_error()) {
+        return Err(error);
+    }
+    let _site = cx.called_from(location);
+    let (metrics, mut values) = side.with(results.split_off(given), |name, total, weight| {
+        (name, total.sum([0]), weight.sum([0]))
+    });
+    let carried = initial.len()..initial.len() + states.len();
+    values.extend(results.drain(carried));
+    let slices = slices.into_iter().map(|slice| scanned[slice]);
+    super::side_outputs::report(cx, (metrics, values), slices.chain(states));
+    Ok(results)
+}
+
+/// Traces the body of a scan. Its region takes the carried values, the slices and, last, a key.
+fn trace_iteration<'t>(
+    cx: &'t Trace,
+    initial: &[Tensor<'t>],
+    scanned: &[Tensor<'t>],
+    location: &'static Location<'static>,
+    body: impl FnOnce(&[Tensor<'t>], &[Tensor<'t>]) -> BodyResult<'t>,
+) -> Result<Iteration<'t>, Tensor<'t>> {
+    // A body that draws random numbers also scans over keys.
+    let key = context::has_key(cx).then(|| TensorType::new(DType::U32, [2]));
+    let slices = scanned.iter().map(|x| slice(&x.ty()));
+    let carried = initial.iter().map(|leaf| leaf.ty());
+    let types: Vec<TensorType> = carried.chain(slices).chain(key).collect();
+    let (region, ((outputs, mut side), drawn)) = cx.region(&types, |inputs| {
+        let (carried, rest) = inputs.split_at(initial.len());
+        let (slices, key) = rest.split_at(scanned.len());
+        context::with_key(cx, key.first().copied(), 0, || {
+            // In the next iteration a state has the value of this one, not that before the loop.
+            context::with_own_side_outputs(cx, || body(carried, slices))
+        })
+    });
+    let (next, stacked) = outputs?;
+    // Only the last value of a state counts.
+    let all = std::mem::take(&mut side.updates);
+    let inputs: Vec<Id> = region.inputs.clone();
+    let mut iteration = Iteration {
+        region,
+        next,
+        stacked,
+        side,
+        slices: Vec::new(),
+        states: Vec::new(),
+        draws: drawn > 0,
+    };
+    let mut wrong = None;
+    for (index, &(state, value)) in all.iter().enumerate() {
+        if all[index + 1..].iter().any(|(later, _)| *later == state) {
+            continue;
+        }
+        let input = inputs.iter().position(|input| *input == state);
+        let updated = iteration.update(cx, initial.len(), input, [state, value]);
+        if let Err(message) = updated {
+            wrong = Some(cx.fail_at(location, "update", message, None));
+        }
+    }
+    wrong.map_or(Ok(iteration), Err)
+}
+
+impl<'t> Iteration<'t> {
+    /// Adds a state and its value after the iteration. `input` is its index among the inputs of the
+    /// region, of which the first ones are the `carried` values, if it is one.
+    fn update(
+        &mut self,
+        cx: &'t Trace,
+        carried: usize,
+        input: Option<usize>,
+        update: [Id; 2],
+    ) -> Result<(), String> {
+        let [state, value] = update;
+        match input {
+            Some(slice) if slice >= carried => {
+                self.side.updates.push((state, value));
+                self.slices.push(slice - carried);
             }
-            match inputs.iter().position(|input| *input == state) {
-                Some(slice) if slice >= initial.len() => {
-                    side.updates.push((state, value));
-                    slices.push(slice - initial.len());
-                }
-                Some(carried) if [state, value].contains(&next[carried].id) => {
-                    next[carried] = self.tensor(value);
-                }
-                Some(_) => {
-                    let message = "a state that is carried is updated, and the body returns another \
-                                   value for it; return `cx.updated(state)`";
-                    wrong = Some(self.fail_at(location, "update", message.to_string(), None));
-                }
-                None if self.tensor(state).ty() != self.tensor(value).ty() => {
-                    let [state, value] = [state, value].map(|id| self.tensor(id).ty());
-                    let message = format!(
-                        "the state is {state}, its update is {value}; scan over the state to update \
-                         a slice in each iteration, or give all of it"
-                    );
-                    wrong = Some(self.fail_at(location, "update", message, None));
-                }
-                None => {
-                    let at = initial.len() + states.len();
-                    region.inputs.insert(at, state);
-                    next.insert(at, self.tensor(value));
-                    states.push(self.tensor(state));
-                }
+            Some(carried) if update.contains(&self.next[carried].id) => {
+                self.next[carried] = cx.tensor(value);
             }
-        }
-        match wrong {
-            Some(error) => Err(error),
-            None => Ok(Iteration {
-                region,
-                next,
-                stacked,
-                side,
-                slices,
-                states,
-                draws: drawn > 0,
-            }),
-        }
-    }
-
-    /// Records a scan of a region that takes the carried values and the slices, in this order, and
-    /// the captured values.
-    pub(crate) fn push_scan<'t>(
-        &'t self,
-        spec: ScanSpec,
-        mut region: Region,
-        initial: &[Tensor<'t>],
-        scanned: &[Tensor<'t>],
-        location: &'static Location<'static>,
-    ) -> Vec<Tensor<'t>> {
-        let mut captured = self.captured(&[&region]);
-        // States from outside that are carried are inputs already.
-        captured.retain(|id| !region.inputs.contains(id));
-        region
-            .inputs
-            .splice(spec.carried..spec.carried, captured.iter().copied());
-        let captured = captured.iter().map(|&id| self.tensor(id));
-        let operands: Vec<Tensor<'t>> = initial
-            .iter()
-            .copied()
-            .chain(captured)
-            .chain(scanned.iter().copied())
-            .collect();
-        self.push_at(location, spec.op(self.region_graph(&region)), &operands)
-    }
-
-    /// Number of iterations of a scan over `xs`.
-    fn trip_count<'t, X: Tree<Leaf = Tensor<'t>>>(
-        &'t self,
-        op: &str,
-        length: Option<usize>,
-        xs: &X,
-        location: &'static Location<'static>,
-    ) -> Result<usize, Tensor<'t>> {
-        let fail = |message: String| Err(self.fail_at(location, op, message, None));
-        let mut length: Option<(usize, String)> =
-            length.map(|length| (length, "`length`".to_string()));
-        for (path, &x) in xs.named() {
-            let (ty, what) = (valid(x)?.ty(), named("the scanned tensors", &path));
-            let Some(&first) = ty.dims().first() else {
-                return fail(format!(
-                    "{what} is {ty}; it must have a first dimension to take slices of"
+            Some(_) => {
+                let message = "a state that is carried is updated, and the body returns another \
+                               value for it; return `cx.updated(state)`";
+                return Err(message.to_string());
+            }
+            None if cx.tensor(state).ty() != cx.tensor(value).ty() => {
+                let [state, value] = update.map(|id| cx.tensor(id).ty());
+                return Err(format!(
+                    "the state is {state}, its update is {value}; scan over the state to update \
+                     a slice in each iteration, or give all of it"
                 ));
-            };
-            match &length {
-                None => length = Some((first, format!("{what}, {ty},"))),
-                Some((length, _)) if *length == first => {}
-                Some((length, why)) => {
-                    return fail(format!(
-                        "{why} means {length} iterations; {what} is {ty}, whose first dimension is {first}"
-                    ));
-                }
+            }
+            None => {
+                let at = carried + self.states.len();
+                self.region.inputs.insert(at, state);
+                self.next.insert(at, cx.tensor(value));
+                self.states.push(cx.tensor(state));
             }
         }
-        match length {
-            None => fail(
-                "the number of iterations is unknown without scanned tensors; set `ScanOptions::length`"
-                    .to_string(),
-            ),
-            Some((length, _)) if i32::try_from(length).is_err() => {
-                fail(format!("{length} iterations exceed the range of s32"))
+        Ok(())
+    }
+}
+
+/// Records a scan of a region that takes the carried values and the slices, in this order, and
+/// the captured values.
+pub(crate) fn push_scan<'t>(
+    cx: &'t Trace,
+    spec: ScanSpec,
+    mut region: Region,
+    initial: &[Tensor<'t>],
+    scanned: &[Tensor<'t>],
+    location: &'static Location<'static>,
+) -> Vec<Tensor<'t>> {
+    let mut captured = captured(cx, &[&region]);
+    // States from outside that are carried are inputs already.
+    captured.retain(|id| !region.inputs.contains(id));
+    region
+        .inputs
+        .splice(spec.carried..spec.carried, captured.iter().copied());
+    let captured = captured.iter().map(|&id| cx.tensor(id));
+    let operands: Vec<Tensor<'t>> = initial
+        .iter()
+        .copied()
+        .chain(captured)
+        .chain(scanned.iter().copied())
+        .collect();
+    let _site = cx.called_from(location);
+    cx.push(spec.op(region.graph(cx)), &operands)
+}
+
+/// Number of iterations of a scan over `xs`.
+fn trip_count<'t, X: Tree<Leaf = Tensor<'t>>>(
+    cx: &'t Trace,
+    op: &str,
+    length: Option<usize>,
+    xs: &X,
+    location: &'static Location<'static>,
+) -> Result<usize, Tensor<'t>> {
+    let fail = |message: String| Err(cx.fail_at(location, op, message, None));
+    let mut length: Option<(usize, String)> = length.map(|length| (length, "`length`".to_string()));
+    for (path, &x) in xs.named() {
+        let (ty, what) = (valid(x)?.ty(), named("the scanned tensors", &path));
+        let Some(&first) = ty.dims().first() else {
+            return fail(format!(
+                "{what} is {ty}; it must have a first dimension to take slices of"
+            ));
+        };
+        match &length {
+            None => length = Some((first, format!("{what}, {ty},"))),
+            Some((length, _)) if *length == first => {}
+            Some((length, why)) => {
+                return fail(format!(
+                    "{why} means {length} iterations; {what} is {ty}, whose first dimension is {first}"
+                ));
             }
-            Some((length, _)) => Ok(length),
         }
+    }
+    match length {
+        None => fail(
+            "the number of iterations is unknown without scanned tensors; set `ScanOptions::length`"
+                .to_string(),
+        ),
+        Some((length, _)) if i32::try_from(length).is_err() => {
+            fail(format!("{length} iterations exceed the range of s32"))
+        }
+        Some((length, _)) => Ok(length),
     }
 }
 

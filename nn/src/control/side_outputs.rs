@@ -2,47 +2,46 @@
 
 use std::{panic::Location, sync::Arc};
 
-use crate::{Mean, Tensor, Trace, context::SideOutputs, trace::Id};
+use crate::{Mean, Tensor, Trace, context, context::SideOutputs, trace::Id};
 
 /// Metrics as name, total and weight; and new values of states.
 pub(super) type Reports<'t> = (Vec<(Arc<str>, Tensor<'t>, Tensor<'t>)>, Vec<Tensor<'t>>);
 
-impl Trace {
-    /// Runs a body that may not report metrics or update states.
-    pub(super) fn without_side_outputs<R>(
-        &self,
-        op: &str,
-        location: &'static Location<'static>,
-        body: impl FnOnce() -> R,
-    ) -> R {
-        let (result, side) = self.with_side_outputs(body);
-        for (name, ..) in &side.metrics {
-            let message = format!(
-                "`{name}` is reported in a body that may not run; return it, and report it outside"
-            );
-            self.fail_at(location, op, message, None);
-        }
-        if !side.updates.is_empty() {
-            let message = "a state is updated in a body that may not run; return its value, and \
-                           update it outside";
-            self.fail_at(location, op, message, None);
-        }
-        result
+/// Runs a body that may not report metrics or update states.
+pub(super) fn without_side_outputs<R>(
+    cx: &Trace,
+    op: &str,
+    location: &'static Location<'static>,
+    body: impl FnOnce() -> R,
+) -> R {
+    let (result, side) = context::with_side_outputs(cx, body);
+    for (name, ..) in &side.metrics {
+        let message = format!(
+            "`{name}` is reported in a body that may not run; return it, and report it outside"
+        );
+        cx.fail_at(location, op, message, None);
     }
+    if !side.updates.is_empty() {
+        let message = "a state is updated in a body that may not run; return its value, and \
+                       update it outside";
+        cx.fail_at(location, op, message, None);
+    }
+    result
+}
 
-    /// Reports the side outputs of a body outside of it.
-    #[track_caller]
-    pub(super) fn report<'t>(
-        &'t self,
-        (metrics, values): Reports<'t>,
-        states: impl Iterator<Item = Tensor<'t>>,
-    ) {
-        for (name, total, weight) in metrics {
-            self.metric(&name, Mean { total, weight });
-        }
-        for (state, value) in states.zip(values) {
-            self.update(state, value);
-        }
+/// Reports the side outputs of a body outside of it.
+#[track_caller]
+pub(super) fn report<'t>(
+    cx: &'t Trace,
+    reports: Reports<'t>,
+    states: impl Iterator<Item = Tensor<'t>>,
+) {
+    let (metrics, values) = reports;
+    for (name, total, weight) in metrics {
+        cx.metric(&name, Mean { total, weight });
+    }
+    for (state, value) in states.zip(values) {
+        cx.update(state, value);
     }
 }
 

@@ -62,9 +62,12 @@ impl<'t> Tensor<'t> {
         }
         self.widened(|x| {
             let dims = (1..=size.len()).rev();
-            dims.fold(x, |x, dim| match x.dims()[dim] == size[dim - 1] {
-                true => x,
-                false => x.mean_of_bins(dim, size[dim - 1]),
+            dims.fold(x, |x, dim| {
+                if x.dims()[dim] == size[dim - 1] {
+                    x
+                } else {
+                    x.mean_of_bins(dim, size[dim - 1])
+                }
             })
         })
     }
@@ -81,9 +84,10 @@ impl<'t> Tensor<'t> {
         }
         // The last dimension first: of equal maxima, the first in row-major order has the gradient.
         let dims = (1..=size.len()).rev();
-        dims.fold(self, |x, dim| match x.dims()[dim] == size[dim - 1] {
-            true => x,
-            false => {
+        dims.fold(self, |x, dim| {
+            if x.dims()[dim] == size[dim - 1] {
+                x
+            } else {
                 let bins = Bins::new(x.dims()[dim], size[dim - 1]);
                 x.bins(dim, &bins).arg_reduce(Extreme::Max, dim + 1).0
             }
@@ -141,17 +145,16 @@ impl<'t> Tensor<'t> {
             self.trace.literal(literal)
         };
         let largest = bins.largest();
-        let each = match bins.sizes.iter().all(|&size| size == largest) {
-            true => each,
-            false => {
-                let sizes = vector(bins.sizes.iter().map(|&size| size as f64).collect());
-                let place = self.trace.arange(largest, DType::F64);
-                let is_own = place
-                    .broadcast_in_dim([count, largest], [1])
-                    .lt(sizes.broadcast_in_dim([count, largest], [0]));
-                let is_own = is_own.broadcast_in_dim(&dims, [dim, dim + 1]);
-                is_own.select(each, 0.0)
-            }
+        let each = if bins.sizes.iter().all(|&size| size == largest) {
+            each
+        } else {
+            let sizes = vector(bins.sizes.iter().map(|&size| size as f64).collect());
+            let place = self.trace.arange(largest, DType::F64);
+            let is_own = place
+                .broadcast_in_dim([count, largest], [1])
+                .lt(sizes.broadcast_in_dim([count, largest], [0]));
+            let is_own = is_own.broadcast_in_dim(&dims, [dim, dim + 1]);
+            is_own.select(each, 0.0)
         };
         let sums = each.sum([dim + 1]);
         let sizes = vector(bins.sizes.iter().map(|&size| size as f64).collect());

@@ -2,10 +2,13 @@
 
 use std::panic::Location;
 
+use halite_core::TensorType;
+
 use super::{ConvOptions, Padding, spread};
 use crate::{
     Tensor,
     check::{Checked, check},
+    trace,
 };
 
 /// Options of a transposed convolution, as in `torch.nn.ConvTranspose2d`. An empty list means the
@@ -77,7 +80,7 @@ impl<'t> Tensor<'t> {
     ) -> Checked<'t, Vec<Spatial>> {
         let (x, k) = (self.ty(), kernel.ty());
         let fail = |message: String| {
-            let names = self.trace.names(&[self, kernel]);
+            let names = trace::names(&[self, kernel]);
             Err((self.trace).fail(OP, message + &names, Some(x.clone())))
         };
         let groups = options.groups.max(1);
@@ -114,27 +117,8 @@ impl<'t> Tensor<'t> {
                 dilation: dilations[at],
                 window: k.dims()[at],
             };
-            if dim.output_padding >= dim.stride.max(dim.dilation) {
-                return fail(format!(
-                    "an output padding of {} in dimension {}; it must be smaller than the stride {} \
-                     or the dilation {}",
-                    dim.output_padding,
-                    at + 1,
-                    dim.stride,
-                    dim.dilation
-                ));
-            }
-            if dim.output_size(x.dims()[at + 1]).is_none() {
-                return fail(format!(
-                    "dimension {} of {x} with a window of {}, stride {}, dilation {}, padding {} and \
-                     output padding {} has an output of no elements, or of more than s32 counts",
-                    at + 1,
-                    dim.window,
-                    dim.stride,
-                    dim.dilation,
-                    dim.padding,
-                    dim.output_padding
-                ));
+            if let Some(problem) = dim.problem(&x, at + 1) {
+                return fail(problem);
             }
             spatial.push(dim);
         }
@@ -162,6 +146,25 @@ impl<'t> Tensor<'t> {
 }
 
 impl Spatial {
+    /// What is wrong with the windows along `dim` of `x`, if something is.
+    fn problem(&self, x: &TensorType, dim: usize) -> Option<String> {
+        if self.output_padding >= self.stride.max(self.dilation) {
+            return Some(format!(
+                "an output padding of {} in dimension {}; it must be smaller than the stride {} \
+                     or the dilation {}",
+                self.output_padding, dim, self.stride, self.dilation
+            ));
+        }
+        if self.output_size(x.dims()[dim]).is_none() {
+            return Some(format!(
+                "dimension {} of {x} with a window of {}, stride {}, dilation {}, padding {} and \
+                     output padding {} has an output of no elements, or of more than s32 counts",
+                dim, self.window, self.stride, self.dilation, self.padding, self.output_padding
+            ));
+        }
+        None
+    }
+
     /// Whether windows touch and do not overlap, and all of the output is kept.
     fn is_tiled(&self) -> bool {
         self.stride == self.window

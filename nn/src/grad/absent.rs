@@ -22,31 +22,31 @@ pub(super) fn no_gradient<'t>(leaf: Tensor<'t>, line: &'static Location<'static>
     none
 }
 
-impl Trace {
-    /// The tensors that mean "no gradient" among `gradients` and those that they are computed from,
-    /// with the lines that took the gradients: zeros that [`grad`](crate::grad()) returned for unused
-    /// leaves, and results of scaling, converting, rearranging or adding up nothing but those.
-    pub(crate) fn without_gradient(
-        &self,
-        gradients: &[Tensor<'_>],
-    ) -> HashMap<Id, &'static Location<'static>> {
-        let mut none = self.state::<NoGradient>().0.borrow().clone();
-        let Some(&least) = none.keys().min() else {
-            return none;
-        };
-        for node in self.computing(gradients.iter().map(|gradient| gradient.id), least) {
-            if let Op::OptimizationBarrier = node.op {
-                for (&operand, &result) in node.operands.iter().zip(&node.results) {
-                    none.get(&operand)
-                        .copied()
-                        .map(|line| none.insert(result, line));
-                }
-            } else if let (Some(line), &[result]) = (propagated(&node, &none), &node.results[..]) {
-                none.insert(result, line);
+/// The tensors that mean "no gradient" among `gradients` and those that they are computed from,
+/// with the lines that took the gradients: zeros that [`grad`](crate::grad()) returned for unused
+/// leaves, and results of scaling, converting, rearranging or adding up nothing but those.
+pub(crate) fn without_gradient(
+    cx: &Trace,
+    gradients: &[Tensor<'_>],
+) -> HashMap<Id, &'static Location<'static>> {
+    let mut none = cx.state::<NoGradient>().0.borrow().clone();
+    let Some(&least) = none.keys().min() else {
+        return none;
+    };
+    let ids = gradients.iter().map(|gradient| gradient.id);
+    let nodes = cx.recording.borrow().computing(ids, least);
+    for node in nodes {
+        if let Op::OptimizationBarrier = node.op {
+            for (&operand, &result) in node.operands.iter().zip(&node.results) {
+                none.get(&operand)
+                    .copied()
+                    .map(|line| none.insert(result, line));
             }
+        } else if let (Some(line), &[result]) = (propagated(&node, &none), &node.results[..]) {
+            none.insert(result, line);
         }
-        none
     }
+    none
 }
 
 /// The line of "no gradient", if the result of `node` has none.

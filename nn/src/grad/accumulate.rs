@@ -57,9 +57,9 @@ impl Trace {
         let mut unused = vec![None; wrt.len()];
         let (sums, [Leaf(totals), Leaf(weights)]) =
             self.scan(zeros.collect::<Vec<_>>(), batches, |sums, batch| {
-                let (loss, gradients) = self.outside_of(&site, || body(batch));
+                let (loss, gradients) = site.outside(|| body(batch));
                 assert_eq!(gradients.len(), sums.len(), "a gradient for each leaf");
-                let none = self.without_gradient(&gradients);
+                let none = super::absent::without_gradient(self, &gradients);
                 let counts = loss.weight.ne(0.0);
                 let next = sums.into_iter().zip(&gradients).zip(&mut unused);
                 let next = next.map(|((Leaf(sum), gradient), unused)| {

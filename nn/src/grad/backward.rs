@@ -22,7 +22,7 @@ pub(super) fn pull_back<'t>(
     wrt: &[Tensor<'t>],
 ) -> Vec<Option<Tensor<'t>>> {
     let least = wrt.iter().map(|leaf| leaf.id).min();
-    let nodes = trace.computing(
+    let nodes = trace.recording.borrow().computing(
         seeds.iter().map(|(output, _)| output.id),
         least.unwrap_or(Id::MAX),
     );
@@ -50,9 +50,9 @@ pub(super) fn pull_back<'t>(
         for (&id, cotangent) in node.operands.iter().zip(back) {
             if let Some(cotangent) = cotangent.filter(|_| tape.is_active(id)) {
                 debug_assert!(
-                    cotangent.is_error() || cotangent.ty() == trace.type_of(id),
+                    cotangent.is_error() || cotangent.ty() == trace.tensor(id).ty(),
                     "the cotangent of {} by {:?} is {}",
-                    trace.type_of(id),
+                    trace.tensor(id).ty(),
                     node.op,
                     cotangent.ty()
                 );
@@ -156,7 +156,7 @@ impl<'t> Tape<'t> {
         for node in nodes {
             if !is_flat(&node.op) && node.operands.iter().any(|id| active.contains(id)) {
                 let results = node.results.iter().copied();
-                active.extend(results.filter(|&id| trace.type_of(id).dtype().is_float()));
+                active.extend(results.filter(|&id| trace.tensor(id).dtype().is_float()));
             }
         }
         Tape { trace, active }
@@ -168,7 +168,7 @@ impl<'t> Tape<'t> {
 
     /// Whether a tensor is the constant 0.
     pub(super) fn is_zero(&self, id: Id) -> bool {
-        let Some(maker) = self.trace.maker(id) else {
+        let Some(maker) = self.trace.recording.borrow().maker(id) else {
             return false;
         };
         match &maker.op {
@@ -325,7 +325,7 @@ impl<'t> Step<'_, 't> {
     }
 
     pub(super) fn ty(&self, operand: usize) -> TensorType {
-        self.trace.type_of(self.node.operands[operand])
+        self.trace.tensor(self.node.operands[operand]).ty()
     }
 
     /// Whether the cotangent of an operand is requested.
@@ -360,7 +360,7 @@ impl<'t> Step<'_, 't> {
         self.node
             .operands
             .iter()
-            .map(|&id| Some(self.trace.error_like(Some(self.trace.type_of(id)))))
+            .map(|&id| Some(self.trace.error_like(Some(self.trace.tensor(id).ty()))))
             .collect()
     }
 }

@@ -15,9 +15,10 @@ impl<'t> Step<'_, 't> {
             self.g().convert(wide(dtype)),
             self.x(0).convert(wide(dtype)),
         );
-        let y = match x.dtype() == dtype {
-            true => self.y(0),
-            false => x.unary(op),
+        let y = if x.dtype() == dtype {
+            self.y(0)
+        } else {
+            x.unary(op)
         };
         let back = match op {
             UnaryOp::Abs => g * x.sign(),
@@ -82,9 +83,10 @@ impl<'t> Step<'_, 't> {
     fn quotient(&self, op: BinaryOp) -> Back<'t> {
         let dtype = self.ty(0).dtype();
         let [g, a, b] = [self.g(), self.x(0), self.x(1)].map(|x| x.convert(wide(dtype)));
-        let y = match a.dtype() == dtype {
-            true => self.y(0),
-            false => a.binary(op, b),
+        let y = if a.dtype() == dtype {
+            self.y(0)
+        } else {
+            a.binary(op, b)
         };
         let (left, right) = match op {
             BinaryOp::Atan2 => {

@@ -272,7 +272,11 @@ impl<'t> Step<'_, 't> {
     #[track_caller]
     pub(super) fn sort(&self, op: &Op, dim: usize) -> Back<'t> {
         let is_places = |&operand: &usize| {
-            let maker = self.trace.maker(self.node.operands[operand]);
+            let maker = self
+                .trace
+                .recording
+                .borrow()
+                .maker(self.node.operands[operand]);
             maker.is_some_and(|maker| {
                 matches!(&maker.op, Op::Iota { ty, dim: along } if *along == dim && ty.dtype() == DType::S32)
             })

@@ -13,31 +13,29 @@ use halite_ir::{Attachment, CustomCall, Linearity, Op, Reduction};
 use super::{Back, Step};
 use crate::{Tensor, Trace};
 
-/// Target of the custom call of [`Trace::leave_out`].
+/// Target of the custom call of [`leave_out`].
 const TARGET: &str = "halite_leave_out";
 
 /// Attachment of the custom call.
 struct LeaveOut;
 
-impl Trace {
-    /// `values`, and 0 in place of those that are not finite where `kept`, a `bool` of the same
-    /// dimensions, is false. There the result must be multiplied by 0: cotangents that are not finite
-    /// become 0, too, after the derivatives of the elementwise operations that computed the value.
-    ///
-    /// What is finite passes, so that the factor has its derivatives also where it is 0.
-    #[track_caller]
-    pub(crate) fn leave_out<'t>(&'t self, values: Tensor<'t>, kept: Tensor<'t>) -> Tensor<'t> {
-        let call = CustomCall {
-            target: TARGET.to_owned(),
-            attachment: Some(Attachment::new(LeaveOut)),
-            ..CustomCall::default()
-        };
-        let [left] = self.composite(call, [values, kept], |[values, kept]| {
-            let passes = kept.or(values.is_finite());
-            [passes.select(values, values.zeros_like())]
-        });
-        left
-    }
+/// `values`, and 0 in place of those that are not finite where `kept`, a `bool` of the same
+/// dimensions, is false. There the result must be multiplied by 0: cotangents that are not finite
+/// become 0, too, after the derivatives of the elementwise operations that computed the value.
+///
+/// What is finite passes, so that the factor has its derivatives also where it is 0.
+#[track_caller]
+pub(crate) fn leave_out<'t>(cx: &'t Trace, values: Tensor<'t>, kept: Tensor<'t>) -> Tensor<'t> {
+    let call = CustomCall {
+        target: TARGET.to_owned(),
+        attachment: Some(Attachment::new(LeaveOut)),
+        ..CustomCall::default()
+    };
+    let [left] = cx.composite(call, [values, kept], |[values, kept]| {
+        let passes = kept.or(values.is_finite());
+        [passes.select(values, values.zeros_like())]
+    });
+    left
 }
 
 impl<'t> Tensor<'t> {
@@ -46,7 +44,7 @@ impl<'t> Tensor<'t> {
     /// value is finite.
     #[track_caller]
     pub(crate) fn weighted_by(self, weights: Tensor<'t>) -> Tensor<'t> {
-        self.trace.leave_out(self, weights.ne(0.0)) * weights
+        leave_out(self.trace, self, weights.ne(0.0)) * weights
     }
 }
 
@@ -72,7 +70,7 @@ impl<'t> LeftOut<'t> {
             let kept = self.kept.trace.optimization_barrier(&[self.kept])[0];
             let kept = kept.broadcast_in_dim(cotangent.dims(), &self.dims);
             // For second derivatives, whose cotangents meet the same factors again.
-            self.kept.trace.leave_out(cotangent, kept)
+            leave_out(self.kept.trace, cotangent, kept)
         } else {
             cotangent
         }
@@ -131,7 +129,7 @@ impl<'t> LeftOut<'t> {
 }
 
 impl<'t> Step<'_, 't> {
-    /// The cotangents of the operands of [`Trace::leave_out`], and the elements that are left out of
+    /// The cotangents of the operands of [`leave_out`], and the elements that are left out of
     /// the first one. `after` are those of the result's cotangent.
     #[track_caller]
     pub(super) fn leave_out(&self, after: Option<&LeftOut<'t>>) -> Option<(Back<'t>, LeftOut<'t>)> {
@@ -146,7 +144,7 @@ impl<'t> Step<'_, 't> {
             dims: (0..kept.rank()).collect(),
             is_dirty: false,
         };
-        Some((vec![Some(self.trace.leave_out(g, kept)), None], left_out))
+        Some((vec![Some(leave_out(self.trace, g, kept)), None], left_out))
     }
 
     /// The elements that are left out of the operands' cotangents, from those of the result's;
@@ -154,7 +152,7 @@ impl<'t> Step<'_, 't> {
     #[track_caller]
     pub(super) fn left_out_before(&self, after: &LeftOut<'t>) -> Option<LeftOut<'t>> {
         let operand = self.ty(0);
-        let result = self.trace.type_of(self.node.results[0]);
+        let result = self.trace.tensor(self.node.results[0]).ty();
         let elementwise = |is_linear: bool| {
             let mut operands = 0..self.node.operands.len();
             let are_alike = operands.all(|at| self.ty(at).dims() == result.dims());

@@ -16,7 +16,7 @@ use super::{
     residuals::{ResidualPolicy, Residuals},
 };
 use crate::{
-    Tensor, Trace,
+    Tensor, Trace, shard_map,
     trace::{Id, Recorded, Region},
 };
 
@@ -81,12 +81,16 @@ impl<'t> Step<'_, 't> {
         policy: ResidualPolicy,
     ) -> Result<Linearized, ()> {
         let trace = Trace::new();
-        trace.enter_manual(self.trace.manual());
+        shard_map::enter_manual(&trace, shard_map::manual_axes(self.trace));
         let function = Function::new(&trace, body, policy);
         let active = (first..self.node.operands.len()).map(|operand| self.wants(operand));
         let seeded = self.cotangents.iter().map(Option::is_some);
         let linearized = function.linearize(active.collect(), seeded.collect());
-        self.trace.adopt_mistakes(&trace);
+        self.trace
+            .recording
+            .borrow_mut()
+            .mistakes
+            .append(&mut trace.mistakes());
         linearized
     }
 
@@ -104,7 +108,15 @@ impl<'t> Step<'_, 't> {
         let mut new = Vec::new();
         if linear.forward.outputs().len() > known {
             let op = widened(linear.forward.clone());
-            new = self.trace.widen(self.node, op)?;
+            let widened = self.trace.recording.borrow_mut().widen(self.node, op);
+            let ids = widened.map_err(|error| {
+                let message = format!(
+                    "its gradient saves a value for each step: {}",
+                    error.message()
+                );
+                (self.trace).fail_at(self.node.origin, error.op(), message, None);
+            })?;
+            new = ids.into_iter().map(|id| self.trace.tensor(id)).collect();
         }
         let residuals = (linear.residuals.iter())
             .map(|&at| {
@@ -146,7 +158,7 @@ impl<'t> Function<'t> {
         let inputs: Vec<Tensor<'t>> = body
             .input_types()
             .into_iter()
-            .map(|ty| trace.tensor(trace.record(ty, false, None)))
+            .map(|ty| trace.tensor(trace.recording.borrow_mut().record(ty, false, None)))
             .collect();
         Function {
             trace,
@@ -166,7 +178,7 @@ impl<'t> Function<'t> {
         let (trace, policy) = (self.trace, &self.policy);
         let inputs: Vec<Id> = self.inputs.iter().map(|input| input.id).collect();
         let outputs: Vec<Id> = self.outputs.iter().map(|output| output.id).collect();
-        let forward = trace.visible_nodes();
+        let forward = trace.recording.borrow().visible_nodes();
         let Cut {
             nodes: backward,
             residuals: Residuals { saved, hoisted },
@@ -189,11 +201,12 @@ impl<'t> Function<'t> {
             .chain(hoisted.iter().chain(&saved).copied())
             .chain(region.inputs.iter().copied())
             .collect();
+        let recording = trace.recording.borrow();
         Ok(Linearized {
-            forward: trace.subgraph(&forward, &inputs, &forward_outputs),
+            forward: recording.subgraph(&forward, &inputs, &forward_outputs),
             residuals,
-            hoisted: trace.subgraph(&hoisted_nodes, invariant, &hoisted),
-            backward: trace.subgraph(&backward, &backward_inputs, &region.outputs),
+            hoisted: recording.subgraph(&hoisted_nodes, invariant, &hoisted),
+            backward: recording.subgraph(&backward, &backward_inputs, &region.outputs),
             primals,
             seeded_outputs,
             active_inputs,
@@ -268,7 +281,7 @@ impl<'t> Function<'t> {
     /// The active inputs and outputs: a carried value that is active after an iteration is active
     /// in the next one.
     fn propagate(&self, mut active: Vec<bool>) -> (Vec<bool>, Vec<bool>) {
-        let nodes = self.trace.visible_nodes();
+        let nodes = self.trace.recording.borrow().visible_nodes();
         loop {
             let inputs = self.inputs.iter().zip(&active);
             let wrt: Vec<Tensor<'t>> = inputs

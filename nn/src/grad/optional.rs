@@ -5,7 +5,7 @@ use std::panic::Location;
 use halite_core::tree::Leaf;
 
 use super::absent::no_gradient;
-use crate::{Mean, Tensor, Trace};
+use crate::{Mean, Tensor, Trace, control};
 
 impl Trace {
     /// Runs `body`, which returns the loss of a batch and its gradients by the leaves `wrt`, if
@@ -42,10 +42,10 @@ impl Trace {
     ) -> (Mean<'t>, Vec<Tensor<'t>>) {
         let site = self.called_from(Location::caller());
         let mut unused = Vec::new();
-        let (gradients, [Leaf(total), Leaf(weight)]) = self.run_if(predicate, || {
-            let (loss, gradients) = self.outside_of(&site, body);
+        let (gradients, [Leaf(total), Leaf(weight)]) = control::run_if(self, predicate, || {
+            let (loss, gradients) = site.outside(body);
             assert_eq!(gradients.len(), wrt.len(), "a gradient for each leaf");
-            let none = self.without_gradient(&gradients);
+            let none = super::absent::without_gradient(self, &gradients);
             unused = (gradients.iter())
                 .map(|gradient| none.get(&gradient.id).copied())
                 .collect();

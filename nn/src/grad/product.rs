@@ -59,9 +59,12 @@ impl<'t> Step<'_, 't> {
     #[track_caller]
     pub(super) fn convolution(&self, conv: &ConvolutionAttributes) -> Back<'t> {
         let g = self.g().convert(self.ty(0).dtype());
-        let or_empty = |operand: usize, rule: &dyn Fn() -> Tensor<'t>| match g.dims().contains(&0) {
-            true => self.x(operand).zeros_like(),
-            false => rule(),
+        let or_empty = |operand: usize, rule: &dyn Fn() -> Tensor<'t>| {
+            if g.dims().contains(&0) {
+                self.x(operand).zeros_like()
+            } else {
+                rule()
+            }
         };
         let sizes = SpatialSizes::new(conv, self.x(0), self.x(1), g);
         let to_input = || self.to_conv_input(conv, &sizes, g);

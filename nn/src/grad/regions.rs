@@ -7,7 +7,7 @@ use super::{
     linearize::{BackwardInputs, Linearized},
     residuals::ResidualPolicy,
 };
-use crate::Tensor;
+use crate::{Tensor, control};
 
 impl<'t> Step<'_, 't> {
     /// Recomputes the body and pulls back through it.
@@ -27,7 +27,7 @@ impl<'t> Step<'_, 't> {
         let mut given = [primals, self.cotangents_of(&linear)].concat();
         // Compilers would see that the same is computed twice in one computation, and keep the
         // first result instead. The backward pass of a loop is a computation of its own.
-        if self.node.scope == self.trace.scope() && !given.is_empty() {
+        if self.node.scope == self.trace.recording.borrow().scope() && !given.is_empty() {
             given = self.trace.optimization_barrier(&given);
         }
         let (primals, cotangents) = given.split_at(linear.primals.len());
@@ -81,7 +81,7 @@ impl<'t> Step<'_, 't> {
             regions.push(region.giving(&gradients));
         }
         let origin = self.node.origin;
-        let gradients = self.trace.push_case(self.x(0), &inputs, regions, origin);
+        let gradients = control::push_case(self.trace, self.x(0), &inputs, regions, origin);
         let mut back = self.nothing();
         for (&input, gradient) in wanted.iter().zip(gradients) {
             back[1 + input] = Some(gradient);

@@ -96,7 +96,7 @@ impl ResidualPolicy {
                 Remat::SaveDots => is_product(&node.op),
             }),
             ResidualPolicy::ShardMap { .. } => save_first(nodes, used, |node, wanted| {
-                let has_scalar = || wanted.iter().any(|&id| trace.type_of(id).rank() == 0);
+                let has_scalar = || wanted.iter().any(|&id| trace.tensor(id).rank() == 0);
                 !node.op.rules().is_cheap && !has_scalar()
             }),
         }
@@ -195,7 +195,7 @@ impl<'a> Iterations<'a> {
     /// Operations are judged one at a time, in backward order; operands that two of them share are
     /// counted for both.
     fn needed_values(&self, given: &[Id], used: &[Id]) -> HashSet<Id> {
-        let bytes = |id: Id| self.trace.type_of(id).bytes();
+        let bytes = |id: Id| self.trace.tensor(id).ty().bytes();
         let given: HashSet<Id> = given.iter().copied().collect();
         let mut needed: HashSet<Id> = used.iter().copied().collect();
         for node in self

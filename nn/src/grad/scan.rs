@@ -10,7 +10,7 @@ use super::{
     linearize::{BackwardInputs, Linearized},
     residuals::ResidualPolicy,
 };
-use crate::{Tensor, control::ScanSpec, special::wide};
+use crate::{Tensor, control, control::ScanSpec, special::wide};
 
 impl<'t> Step<'_, 't> {
     /// Linearizes the body, adds the residuals to the stacked results of the forward scan, and
@@ -136,7 +136,8 @@ impl<'a, 't> BackwardScan<'a, 't> {
             residuals: 0,
         };
         let region = region.giving(&outputs);
-        let mut results = trace.push_scan(spec, region, &initial, &scanned, step.node.origin);
+        let mut results =
+            control::push_scan(trace, spec, region, &initial, &scanned, step.node.origin);
         let sums = &mut results[self.carried.len()..initial.len()];
         for (sum, &input) in sums.iter_mut().zip(&self.summed) {
             *sum = sum.convert(step.ty(input).dtype());
@@ -180,11 +181,14 @@ impl<'a, 't> BackwardScan<'a, 't> {
         let (primals, residuals) = slices.split_at(self.primals.len());
         let mut primals = primals.iter().copied();
         let primals: Vec<Tensor<'t>> = (self.linear.primals.iter())
-            .map(|&input| match input < self.first_scanned {
-                true => self.step.x(input),
-                false => primals
-                    .next()
-                    .expect("a slice of each scanned input in use"),
+            .map(|&input| {
+                if input < self.first_scanned {
+                    self.step.x(input)
+                } else {
+                    primals
+                        .next()
+                        .expect("a slice of each scanned input in use")
+                }
             })
             .collect();
         let given = BackwardInputs {

@@ -4,7 +4,7 @@ use halite_core::PartitionSpec;
 use halite_ir::{Graph, Op, Reduction, ShardMap};
 
 use super::{Back, Step, linearize::Linearized, residuals::ResidualPolicy};
-use crate::Tensor;
+use crate::{Tensor, shard_map};
 
 impl<'t> Step<'_, 't> {
     /// Records a `shard_map` of the backward pass; cotangents reach other devices through the
@@ -40,7 +40,7 @@ impl<'t> Step<'_, 't> {
             return self.broken();
         };
         let types = linear.backward.input_types();
-        let (region, gradients) = self.trace.manual_region(map, &types, |parts| {
+        let (region, gradients) = shard_map::manual_region(self.trace, map, &types, |parts| {
             self.device_backward(map, &linear, parts)
         });
         if gradients.iter().any(|gradient| gradient.is_error()) {
@@ -68,7 +68,8 @@ impl<'t> Step<'_, 't> {
             body: Box::default(),
         };
         let (region, origin) = (region.giving(&gradients), self.node.origin);
-        let results = (self.trace).push_shard_map(&mut backward, &operands, region, origin);
+        let results =
+            shard_map::push_shard_map(self.trace, &mut backward, &operands, region, origin);
         let mut back = self.nothing();
         for (&input, gradient) in linear.active_inputs.iter().zip(results) {
             back[input] = Some(gradient);

@@ -259,9 +259,12 @@ impl Setup {
             })?;
             return Ok(Arc::new(Mesh::single(device)));
         };
-        let argument = |(index, (path, _)): (usize, &Argument)| match path.is_empty() {
-            true => format!("argument {index}"),
-            false => format!("argument {index}, `{path}`,"),
+        let argument = |(index, (path, _)): (usize, &Argument)| {
+            if path.is_empty() {
+                format!("argument {index}")
+            } else {
+                format!("argument {index}, `{path}`,")
+            }
         };
         let mut all = arguments.iter().enumerate();
         let first = all.clone().next();
@@ -302,12 +305,13 @@ impl Setup {
 /// The type of an argument on this mesh. Another one has the same single device, and perhaps other
 /// axes, which split nothing.
 fn on_mesh(spec: &ArraySpec, mesh: &Mesh) -> ShardedType {
-    match **spec.sharding.mesh() == *mesh {
-        true => ShardedType::from(spec),
-        false => ShardedType {
+    if **spec.sharding.mesh() == *mesh {
+        ShardedType::from(spec)
+    } else {
+        ShardedType {
             spec: PartitionSpec::replicated(),
             ..ShardedType::from(spec)
-        },
+        }
     }
 }
 

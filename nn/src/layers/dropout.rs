@@ -2,7 +2,7 @@ use std::panic::Location;
 
 use halite_core::DType;
 
-use crate::{Tensor, Trace, rng};
+use crate::{Tensor, Trace, context, rng};
 
 /// Inverted dropout (Srivastava et al. 2014): sets random elements to 0 in training, and divides
 /// the others by `1 - rate`. The identity in evaluation.
@@ -27,7 +27,8 @@ impl Dropout {
     /// Whether it drops anything, or has a rate that [`forward`](Self::forward) refuses.
     #[track_caller]
     pub(crate) fn is_active(&self, cx: &Trace) -> bool {
-        self.rate != 0.0 && (!(0.0..=1.0).contains(&self.rate) || cx.training_for("dropout"))
+        self.rate != 0.0
+            && (!(0.0..=1.0).contains(&self.rate) || context::training_for(cx, "dropout"))
     }
 
     /// Maps `x` of any dimensions to the same type. Uses a random key of the step:
@@ -43,7 +44,7 @@ impl Dropout {
                 Some(x.ty()),
             );
         }
-        if self.rate == 0.0 || !cx.training_for("dropout") {
+        if self.rate == 0.0 || !context::training_for(cx, "dropout") {
             return x;
         }
         if self.rate == 1.0 {

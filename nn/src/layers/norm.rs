@@ -5,7 +5,7 @@ use std::panic::Location;
 
 use halite_core::Tree;
 
-use crate::{Init, Param, Tensor, special::wide};
+use crate::{Init, Param, Tensor, context, processes, special::wide};
 
 /// Batch normalization over the batch and spatial dimensions (Ioffe and Szegedy 2015), features
 /// last.
@@ -130,7 +130,7 @@ impl<'t> BatchNorm<Tensor<'t>> {
         let value = x.convert(wide);
         let (running_mean, running_variance) =
             (self.mean.convert(wide), self.variance.convert(wide));
-        let (mean, variance) = if cx.training_for("batch norm") {
+        let (mean, variance) = if context::training_for(cx, "batch norm") {
             let dims: Vec<usize> = (0..x.rank() - 1).collect();
             let processes = cx.processes().map_or(1, |processes| processes.size());
             let count = processes * x.dims()[..x.rank() - 1].iter().product::<usize>();
@@ -143,11 +143,11 @@ impl<'t> BatchNorm<Tensor<'t>> {
             // running mean make the first sum smaller. The derivatives of both statistics do not
             // depend on what is subtracted.
             let running = running_mean.stop_gradient();
-            let [shift] = cx.process_means("batch norm", [(value - running).mean(&dims)]);
+            let [shift] = processes::means(cx, "batch norm", [(value - running).mean(&dims)]);
             let guess = (running + shift).stop_gradient();
             let shifted = value - guess;
             let of_process = [shifted.mean(&dims), shifted.square().mean(&dims)];
-            let [offset, square] = cx.process_means("batch norm", of_process);
+            let [offset, square] = processes::means(cx, "batch norm", of_process);
             let variance = (square - offset.square()).maximum(0.0);
             let mean = guess + offset;
             let count = count as f64;

@@ -281,6 +281,23 @@ fn where_held<'t>(held: Tensor<'t>, x: Tensor<'t>, other: Tensor<'t>) -> Tensor<
     held.broadcast_in_dim(x.dims(), dims).select(x, other)
 }
 
+/// The next state of the sequences that have the position, with their output: padding keeps the
+/// state, and its output is 0.
+#[track_caller]
+fn where_all_held<'t, const STATES: usize>(
+    held: Option<Tensor<'t>>,
+    next: [Tensor<'t>; STATES],
+    state: [Tensor<'t>; STATES],
+) -> ([Tensor<'t>; STATES], Tensor<'t>) {
+    let Some(held) = held else {
+        return (next, next[0]);
+    };
+    (
+        std::array::from_fn(|at| where_held(held, next[at], state[at])),
+        where_held(held, next[0], next[0].zeros_like()),
+    )
+}
+
 impl<'t, const GATES: usize> Recurrent<Tensor<'t>, GATES> {
     /// Runs all layers. `step` maps weights, the projected input of a position and the state to the
     /// next state, of which the first tensor is the output; in the accumulation type.
@@ -332,13 +349,8 @@ impl<'t, const GATES: usize> Recurrent<Tensor<'t>, GATES> {
                             state.into_iter().map(|Leaf(leaf)| leaf).collect();
                         let state: [Tensor<'t>; STATES] = std::array::from_fn(|at| state[at]);
                         let next = step(gates, projected, state);
-                        let (next, output) = match held {
-                            Some(Leaf(held)) => (
-                                std::array::from_fn(|at| where_held(held, next[at], state[at])),
-                                where_held(held, next[0], next[0].zeros_like()),
-                            ),
-                            None => (next, next[0]),
-                        };
+                        let held = held.map(|Leaf(held)| held);
+                        let (next, output) = where_all_held(held, next, state);
                         (next.map(Leaf).to_vec(), Leaf(output.convert(x.dtype())))
                     });
                 outputs.push(ys.swap_dims(0, 1));
@@ -375,23 +387,7 @@ impl<'t, const GATES: usize> Recurrent<Tensor<'t>, GATES> {
         let Some(layer) = self.layers.first() else {
             return Err(cx.fail(name, "no layers".to_owned(), Some(ty)));
         };
-        let gates =
-            (self.layers.iter()).flat_map(|layer| [Some(&layer.forward), layer.backward.as_ref()]);
-        for weight in gates
-            .flatten()
-            .flat_map(|gates| [gates.weight_ih, gates.weight_hh])
-        {
-            if weight.is_error() {
-                return Err(weight);
-            }
-            if weight.rank() != 2 {
-                let message = format!(
-                    "a weight of {}; expected [features, {GATES} * hidden]",
-                    weight.ty()
-                );
-                return Err(cx.fail(name, message, Some(ty)));
-            }
-        }
+        self.check_weights(name, x)?;
         let first = &layer.forward;
         let weight = first.weight_ih.ty();
         if ty.rank() != 3 || ty.dims()[2] != weight.dims()[0] || !ty.dtype().is_float() {
@@ -429,6 +425,28 @@ impl<'t, const GATES: usize> Recurrent<Tensor<'t>, GATES> {
                      [layers * directions, batch, hidden]"
                 );
                 return Err(cx.fail(name, message, Some(ty)));
+            }
+        }
+        Ok(())
+    }
+
+    #[track_caller]
+    fn check_weights(&self, name: &str, x: Tensor<'t>) -> Checked<'t> {
+        let gates =
+            (self.layers.iter()).flat_map(|layer| [Some(&layer.forward), layer.backward.as_ref()]);
+        for weight in gates
+            .flatten()
+            .flat_map(|gates| [gates.weight_ih, gates.weight_hh])
+        {
+            if weight.is_error() {
+                return Err(weight);
+            }
+            if weight.rank() != 2 {
+                let message = format!(
+                    "a weight of {}; expected [features, {GATES} * hidden]",
+                    weight.ty()
+                );
+                return Err(x.trace().fail(name, message, Some(x.ty())));
             }
         }
         Ok(())

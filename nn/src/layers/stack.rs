@@ -112,7 +112,7 @@ impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
         let mut leaves: Vec<Tensor<'t>> = self.stacked.leaves().into_iter().copied().collect();
         let (mut specs, mut terms) = (Vec::new(), Vec::new());
         for (place, leaf) in leaves.iter_mut().enumerate() {
-            if let Some(LowRank { base, a, b, spec }) = cx.low_rank(*leaf) {
+            if let Some(LowRank { base, a, b, spec }) = LowRank::of(*leaf) {
                 *leaf = base;
                 specs.push((place, spec));
                 terms.push([Leaf(a), Leaf(b)]);
@@ -147,7 +147,7 @@ impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
     #[track_caller]
     pub fn layer(&self, index: usize) -> M {
         assert!(index < self.layers, "layer {index} of {}", self.layers);
-        let of_layer = |leaf: &Tensor<'t>| match leaf.trace().low_rank(*leaf) {
+        let of_layer = |leaf: &Tensor<'t>| match LowRank::of(*leaf) {
             None => leaf.index(0, index),
             Some(LowRank { base, a, b, spec }) => {
                 let parts = [base, a, b].map(|part| part.index(0, index));

@@ -2,7 +2,7 @@ use std::panic::Location;
 
 use halite_core::DType;
 
-use crate::{Tensor, rng};
+use crate::{Tensor, context, rng};
 
 /// Stochastic depth (Huang et al. 2016), also called drop path: in training, sets the residual
 /// branch of random samples to 0, and divides the others by `1 - rate`. The identity in evaluation.
@@ -58,7 +58,7 @@ impl StochasticDepth {
         if x.rank() == 0 || !x.dtype().is_float() {
             return fail(format!("{}; expected floats [batch, ..]", x.ty()));
         }
-        if self.rate == 0.0 || !cx.training_for("stochastic depth") {
+        if self.rate == 0.0 || !context::training_for(cx, "stochastic depth") {
             return x;
         }
         if self.rate == 1.0 {

@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use super::{CrossEntropy, Samples, class_index, classified, error_of_samples, is_class};
-use crate::{Mean, Tensor, check::Checked, special::wide};
+use crate::{Mean, Tensor, check::Checked, context, special::wide};
 
 /// `-log_probabilities[target]` of each sample (`torch.nn.functional.nll_loss`), for models that end
 /// in [`log_softmax`](Tensor::log_softmax). `log_probabilities: [.., classes]`, `target: [..]` of
@@ -70,7 +70,7 @@ impl<'t> NllLoss<'t> {
         let logs = log_probabilities.convert(wide(log_probabilities.dtype()));
         let (last, ignored) = (logs.rank() - 1, self.options.ignore);
         let classes = logs.dims()[last];
-        logs.trace().expect_classes(target, classes, ignored);
+        context::expect_classes(logs.trace(), target, classes, ignored);
         let target = class_index(target, ignored);
         let hit = is_class(target, classes);
         let class_weight = self.options.class_weights.map(|weights| {

@@ -8,7 +8,7 @@ use halite_core::{
 use halite_ir::Graph;
 
 use super::{Function, Settings, ShardedType};
-use crate::{Mistake, Processes, Tensor, Trace};
+use crate::{Mistake, Processes, Tensor, Trace, context, hyperparameter};
 
 /// A traced function, before its graph is optimized.
 pub(super) struct TracedFunction {
@@ -111,9 +111,9 @@ impl<'t> TracedArguments<'t> {
             outputs,
         } = results;
         check_state(cx, &ports[..states], structure, &next);
-        cx.check_learns(&tensors[..states], &next);
-        cx.check_taken();
-        cx.check_scaled(&settings.precision);
+        context::check_learns(cx, &tensors[..states], &next);
+        context::check_taken(cx);
+        context::check_scaled(cx, &settings.precision);
 
         let mut output_types: Vec<_> = ports[..states].iter().map(|(_, ty)| ty.clone()).collect();
         for (path, tensor) in paths.iter().zip(&outputs) {
@@ -122,7 +122,7 @@ impl<'t> TracedArguments<'t> {
             output_types.push(ty);
         }
         let mut hyperparameters = Vec::new();
-        for (tensor, values) in cx.hyperparameter_inputs()? {
+        for (tensor, values) in hyperparameter::inputs(cx)? {
             let ty = ShardedType::replicated(tensor.ty());
             ports.push((Some("hyperparameters".to_string()), ty.clone()));
             tensors.push(tensor);
@@ -137,7 +137,7 @@ impl<'t> TracedArguments<'t> {
             scanned,
             outputs: output_types.into_iter().map(|ty| (None, ty)).collect(),
             hyperparameters,
-            processes: cx.exchanging_processes(),
+            processes: context::exchanging_processes(cx),
             warnings: cx.warnings(),
         })
     }

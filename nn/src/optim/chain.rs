@@ -27,8 +27,9 @@ impl<A: Optimizer, B: Optimizer> Optimizer for Chain<A, B> {
     fn direction<'t>(
         &self,
         gradient: Gradient<'t, '_>,
-        (first, next): <Self::Slot as Family>::Of<Tensor<'t>>,
+        slots: <Self::Slot as Family>::Of<Tensor<'t>>,
     ) -> (Tensor<'t>, <Self::Slot as Family>::Of<Tensor<'t>>) {
+        let (first, next) = slots;
         let (grad, first) = self.first.direction(gradient, first);
         let (direction, next) = self.next.direction(Gradient { grad, ..gradient }, next);
         (direction, (first, next))

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use halite_core::{DType, TensorType, Tree, tree::Of};
 
-use crate::{Param, Tensor, Trace};
+use crate::{Param, Tensor, Trace, processes};
 
 /// Scales the gradients down to a global norm of at most `max_norm`, above 0; returns them with the norm
 /// before clipping ([`global_norm`]). As in `torch.nn.utils.clip_grad_norm_`, the factor is
@@ -96,7 +96,7 @@ impl<'t> GlobalNorm<'t> {
     pub fn over_processes(self) -> Self {
         let cx = self.scale.trace();
         let both = [self.squares, self.scale].map(|scalar| scalar.reshape([1]));
-        let all = cx.gather_of_processes("norm of the gradients", cx.concat(&both, 0));
+        let all = processes::gather(cx, "norm of the gradients", cx.concat(&both, 0));
         let (squares, scales) = (all.index(1, 0), all.index(1, 1));
         let scale = scales.max([0]);
         GlobalNorm::new((squares * (scales / scale).square()).sum([0]), scale)
@@ -144,12 +144,13 @@ impl<'t> GlobalNorm<'t> {
         // type.
         let factor = root.is_finite().select(factor, f64::NAN);
         let leaves = grads.into_leaves().into_iter().zip(model.leaves());
-        let scaled = leaves.map(|(grad, description)| match description.trainable {
-            true => {
+        let scaled = leaves.map(|(grad, description)| {
+            if description.trainable {
                 let wide = grad.convert(norm.dtype());
                 (wide * to_scale_or_one * factor).convert(grad.dtype())
+            } else {
+                grad
             }
-            false => grad,
         });
         model.rebuild(scaled.collect::<Vec<_>>())
     }

@@ -130,9 +130,10 @@ impl<'t> Gradient<'t, '_> {
     #[track_caller]
     fn layer_scale(&self, x: Tensor<'t>) -> Tensor<'t> {
         let dims = self.layer_dims();
-        match x.dims().contains(&0) {
-            true => x.sum_keep(&dims).ones_like(),
-            false => power_of_two(x.abs().max_keep(&dims)),
+        if x.dims().contains(&0) {
+            x.sum_keep(&dims).ones_like()
+        } else {
+            power_of_two(x.abs().max_keep(&dims))
         }
     }
 
@@ -160,8 +161,9 @@ impl<'t> Gradient<'t, '_> {
         &self,
         direction: Tensor<'t>,
         rate: Tensor<'t>,
-        (weight_decay, decay): (f64, &Decay),
+        weight_decay: (f64, &Decay),
     ) -> Tensor<'t> {
+        let (weight_decay, decay) = weight_decay;
         let _site = self.cx().called_from(Location::caller());
         if weight_decay == 0.0 || !decay.applies(self.named) {
             return direction;

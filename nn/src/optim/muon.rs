@@ -102,14 +102,16 @@ impl Optimizer for Muon {
             of.number("1 - momentum", 1.0 - self.momentum),
         );
         let momentum = slot.momentum * keep + of.grad * rest;
-        let mixed = match self.nesterov {
-            true => of.grad * rest + momentum * keep,
-            false => momentum,
+        let mixed = if self.nesterov {
+            of.grad * rest + momentum * keep
+        } else {
+            momentum
         };
         let rate = of.rate(&self.learning_rate);
-        let scale = match self.match_rms_adamw {
-            true => 0.2 * (rows.max(columns) as f64).sqrt(),
-            false => (columns as f64 / rows as f64).max(1.0).sqrt(),
+        let scale = if self.match_rms_adamw {
+            0.2 * (rows.max(columns) as f64).sqrt()
+        } else {
+            (columns as f64 / rows as f64).max(1.0).sqrt()
         };
         let direction = orthogonalized(of, mixed) * (rate * scale);
         let direction = of.decoupled(direction, rate, (self.weight_decay, &self.decay));

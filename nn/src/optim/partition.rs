@@ -27,9 +27,10 @@ impl<A: Optimizer, B: Optimizer> Optimizer for Partition<A, B> {
     type Slot = (Option<A::Slot>, Option<B::Slot>);
 
     fn slot(&self, named: Named<'_>) -> <Self::Slot as Family>::Of<Param> {
-        match self.pattern.matches(named.path) {
-            true => (None, Some(self.matched.slot(named))),
-            false => (Some(self.rest.slot(named)), None),
+        if self.pattern.matches(named.path) {
+            (None, Some(self.matched.slot(named)))
+        } else {
+            (Some(self.rest.slot(named)), None)
         }
     }
 
@@ -52,16 +53,18 @@ impl<A: Optimizer, B: Optimizer> Optimizer for Partition<A, B> {
     }
 
     fn first_update(&self, named: Named<'_>) -> u64 {
-        match self.pattern.matches(named.path) {
-            true => self.matched.first_update(named),
-            false => self.rest.first_update(named),
+        if self.pattern.matches(named.path) {
+            self.matched.first_update(named)
+        } else {
+            self.rest.first_update(named)
         }
     }
 
     fn is_elementwise(&self, named: Named<'_>) -> bool {
-        match self.pattern.matches(named.path) {
-            true => self.matched.is_elementwise(named),
-            false => self.rest.is_elementwise(named),
+        if self.pattern.matches(named.path) {
+            self.matched.is_elementwise(named)
+        } else {
+            self.rest.is_elementwise(named)
         }
     }
 

@@ -3,7 +3,7 @@ use std::fmt;
 use halite_core::{DType, Error, Family, Result, Tree, tree::Of};
 
 use super::{Gradient, Named, Optimizer, groups::unmatched};
-use crate::{Param, Pattern, Schedule, Tensor, Trace};
+use crate::{Param, Pattern, Schedule, Tensor, Trace, grad};
 
 /// An optimizer that begins later with some parameters: see [`Optimizer::unfreeze`].
 #[derive(Clone)]
@@ -45,9 +45,10 @@ impl<O: Optimizer> Optimizer for Unfreeze<O> {
 
     fn first_update(&self, named: Named<'_>) -> u64 {
         let before = self.optimizer.first_update(named);
-        match self.pattern.matches(named.path) {
-            true => before.max(self.first),
-            false => before,
+        if self.pattern.matches(named.path) {
+            before.max(self.first)
+        } else {
+            before
         }
     }
 
@@ -89,13 +90,14 @@ pub fn without_frozen<'t, M: Tree<Leaf = Param>, O: Optimizer>(
     grads: Of<M, Tensor<'t>>,
 ) -> Of<M, Tensor<'t>> {
     let grads = grads.into_leaves();
-    let none = cx.without_gradient(&grads);
+    let none = grad::without_gradient(cx, &grads);
     let leaves = model.named().into_iter().zip(grads);
     let active = leaves.map(|((path, param), grad)| {
         let first = optimizer.first_update(Named { path: &path, param });
-        match param.trainable && first > 0 && !none.contains_key(&grad.id) {
-            true => is_active(step, first).select(grad, grad.zeros_like()),
-            false => grad,
+        if param.trainable && first > 0 && !none.contains_key(&grad.id) {
+            is_active(step, first).select(grad, grad.zeros_like())
+        } else {
+            grad
         }
     });
     model.rebuild(active.collect::<Vec<_>>())

@@ -11,7 +11,7 @@ use super::{
     slots::Slots,
     unfreeze::is_active,
 };
-use crate::{Param, Tensor, Trace, special::wide};
+use crate::{Param, Tensor, Trace, grad, special::wide};
 
 /// Computes the new parameters and slots of a model, or of a part of it.
 ///
@@ -81,9 +81,10 @@ fn stepped<'t, O: Optimizer>(
     optimizer: &O,
     step: StepOf<'t>,
     named: Named<'_>,
-    [param, grad]: [Tensor<'t>; 2],
+    leaf: [Tensor<'t>; 2],
     slot: <O::Slot as Family>::Of<Tensor<'t>>,
 ) -> (Tensor<'t>, <O::Slot as Family>::Of<Tensor<'t>>) {
+    let [param, grad] = leaf;
     let dtype = wide(param.dtype());
     let cx = param.trace();
     let (first, frozen) = (optimizer.first_update(named), slot_leaves::<O>(&slot));
@@ -166,7 +167,7 @@ fn with_gradient<M: Tree<Leaf = Param>>(
     part: &Part<'_, M>,
     grads: &[Tensor<'_>],
 ) -> Vec<bool> {
-    let none = cx.without_gradient(grads);
+    let none = grad::without_gradient(cx, grads);
     let mut unused = Vec::new();
     let mut trained = 0;
     let leaves = part.model.named().into_iter().zip(grads);

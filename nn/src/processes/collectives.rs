@@ -30,7 +30,7 @@ impl<'t> Tensor<'t> {
         let kind = Kind::Broadcast { root };
         self.over_processes("process_broadcast", |x| {
             let dims = x.dims();
-            let y = x.trace.exchange(&processes, kind, "broadcast", x.flatten());
+            let y = super::exchange(x.trace, &processes, kind, "broadcast", x.flatten());
             y.reshape(dims)
         })
     }
@@ -55,9 +55,7 @@ impl<'t> Tensor<'t> {
         self.over_processes("all_reduce", |x| {
             let kind = Kind::AllReduce(reduce);
             let dims = x.dims();
-            let y = x
-                .trace
-                .exchange(&processes, kind, "all_reduce", x.flatten());
+            let y = super::exchange(x.trace, &processes, kind, "all_reduce", x.flatten());
             y.reshape(dims)
         })
     }
@@ -90,7 +88,7 @@ impl<'t> Tensor<'t> {
             dims[0] /= count;
             let rows = first.reshape([count, dims.iter().product()]);
             let kind = Kind::ReduceScatter;
-            let part = x.trace.exchange(&processes, kind, OP, rows);
+            let part = super::exchange(x.trace, &processes, kind, OP, rows);
             part.reshape(dims).move_dim(0, dim)
         })
     }
@@ -108,7 +106,7 @@ impl<'t> Tensor<'t> {
             let mut dims = first.dims();
             dims[0] *= processes.size();
             let kind = Kind::AllGather;
-            let rows = x.trace.exchange(&processes, kind, OP, first.flatten());
+            let rows = super::exchange(x.trace, &processes, kind, OP, first.flatten());
             rows.reshape(dims).move_dim(0, dim)
         })
     }

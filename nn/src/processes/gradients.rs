@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use super::shards::SumShards;
-use crate::{Mean, Processes, Tensor, Trace, special::wide};
+use crate::{Mean, Processes, Tensor, Trace, context, grad, special::wide};
 
 impl Trace {
     /// The loss of the samples of this process, in the form of which the gradient is taken.
@@ -13,10 +13,10 @@ impl Trace {
     /// losses of the processes have to be weighted before their gradients are exchanged.
     #[track_caller]
     pub fn loss_of_process<'t>(&'t self, loss: Mean<'t>) -> Mean<'t> {
-        if !self.has_exchanged() {
+        if !context::has_exchanged(self) {
             return loss;
         }
-        self.set_total_weight();
+        context::set_total_weight(self);
         Mean {
             weight: self.process_sums("weight of the loss", &[loss.weight])[0],
             ..loss
@@ -35,7 +35,7 @@ impl Trace {
         loss: Mean<'t>,
         gradients: Vec<Tensor<'t>>,
     ) -> (Mean<'t>, Vec<Tensor<'t>>) {
-        self.mean_by(loss, gradients, |_, gradients, scalars| {
+        mean_by(self, loss, gradients, |_, gradients, scalars| {
             let all = [gradients, scalars].concat();
             let mut sums = self.process_sums("gradients", &all);
             let scalars = sums.split_off(gradients.len());
@@ -55,68 +55,71 @@ impl Trace {
         loss: Mean<'t>,
         gradients: Vec<Tensor<'t>>,
     ) -> (Mean<'t>, Vec<Tensor<'t>>) {
-        self.mean_by(loss, gradients, |processes, gradients, scalars| {
-            self.process_sum_shards(processes, "gradients", gradients, scalars)
+        mean_by(self, loss, gradients, |processes, gradients, scalars| {
+            super::shards::process_sum_shards(self, processes, "gradients", gradients, scalars)
         })
     }
+}
 
-    /// The means, from the sums that `sum` returns of weighted gradients and of scalars.
-    #[track_caller]
-    fn mean_by<'t>(
-        &'t self,
-        loss: Mean<'t>,
-        gradients: Vec<Tensor<'t>>,
-        sum: impl FnOnce(&Processes, &[Tensor<'t>], &[Tensor<'t>]) -> SumShards<'t>,
-    ) -> (Mean<'t>, Vec<Tensor<'t>>) {
-        let Some(processes) = self.processes() else {
-            return (loss, gradients);
-        };
-        let _site = self.called_from(Location::caller());
-        let (none, is_total) = (self.without_gradient(&gradients), self.take_total_weight());
-        let counts = loss.weight.ne(0.0);
-        let weighted = |gradient: &Tensor<'t>| {
-            let gradient = gradient.convert(wide(gradient.dtype()));
-            match is_total {
-                true => gradient,
-                // 0 times what is not finite is not 0.
-                false => {
-                    let weight = loss.weight.convert(gradient.dtype());
-                    counts.select(gradient * weight, 0.0)
-                }
-            }
-        };
-        let kept = 0..gradients.len();
-        let kept: Vec<usize> = kept
-            .filter(|&index| !none.contains_key(&gradients[index].id))
-            .collect();
-        let summed: Vec<Tensor<'t>> = (kept.iter())
-            .map(|&index| weighted(&gradients[index]))
-            .collect();
-        let metrics = self.own_metrics();
-        let mut scalars = vec![loss.total, loss.weight];
-        scalars.extend(metrics.iter().flat_map(|mean| [mean.total, mean.weight]));
-        let SumShards {
-            shards,
-            scalars: sums,
-        } = sum(&processes, &summed, &scalars);
-        let sums = sums.into_iter().zip(&scalars);
-        let mut sums = sums.map(|(sum, scalar)| sum.convert(scalar.dtype()));
-        let mut next = || sums.next().expect("a sum for each scalar");
-        let (total, weight) = (next(), next());
-        let (weight, divisor) = match is_total {
-            true => (loss.weight, None),
-            false => (weight, Some(weight.eq(0.0).select(weight + 1.0, weight))),
-        };
-        let mut means = gradients;
-        for (index, sum) in kept.into_iter().zip(shards) {
-            let mean = divisor.map_or(sum, |divisor| sum / divisor.convert(sum.dtype()));
-            means[index] = mean.convert(means[index].dtype());
+/// The means, from the sums that `sum` returns of weighted gradients and of scalars.
+#[track_caller]
+fn mean_by<'t>(
+    cx: &'t Trace,
+    loss: Mean<'t>,
+    gradients: Vec<Tensor<'t>>,
+    sum: impl FnOnce(&Processes, &[Tensor<'t>], &[Tensor<'t>]) -> SumShards<'t>,
+) -> (Mean<'t>, Vec<Tensor<'t>>) {
+    let Some(processes) = cx.processes() else {
+        return (loss, gradients);
+    };
+    let _site = cx.called_from(Location::caller());
+    let (none, is_total) = (
+        grad::without_gradient(cx, &gradients),
+        context::take_total_weight(cx),
+    );
+    let counts = loss.weight.ne(0.0);
+    let weighted = |gradient: &Tensor<'t>| {
+        let gradient = gradient.convert(wide(gradient.dtype()));
+        if is_total {
+            gradient
+        } else {
+            // 0 times what is not finite is not 0.
+            let weight = loss.weight.convert(gradient.dtype());
+            counts.select(gradient * weight, 0.0)
         }
-        let mean = |_| Mean {
-            total: next(),
-            weight: next(),
-        };
-        self.share_metrics(metrics.iter().map(mean).collect());
-        (Mean { total, weight }, means)
+    };
+    let kept = 0..gradients.len();
+    let kept: Vec<usize> = kept
+        .filter(|&index| !none.contains_key(&gradients[index].id))
+        .collect();
+    let summed: Vec<Tensor<'t>> = (kept.iter())
+        .map(|&index| weighted(&gradients[index]))
+        .collect();
+    let metrics = context::own_metrics(cx);
+    let mut scalars = vec![loss.total, loss.weight];
+    scalars.extend(metrics.iter().flat_map(|mean| [mean.total, mean.weight]));
+    let SumShards {
+        shards,
+        scalars: sums,
+    } = sum(&processes, &summed, &scalars);
+    let sums = sums.into_iter().zip(&scalars);
+    let mut sums = sums.map(|(sum, scalar)| sum.convert(scalar.dtype()));
+    let mut next = || sums.next().expect("a sum for each scalar");
+    let (total, weight) = (next(), next());
+    let (weight, divisor) = if is_total {
+        (loss.weight, None)
+    } else {
+        (weight, Some(weight.eq(0.0).select(weight + 1.0, weight)))
+    };
+    let mut means = gradients;
+    for (index, sum) in kept.into_iter().zip(shards) {
+        let mean = divisor.map_or(sum, |divisor| sum / divisor.convert(sum.dtype()));
+        means[index] = mean.convert(means[index].dtype());
     }
+    let mean = |_| Mean {
+        total: next(),
+        weight: next(),
+    };
+    context::share_metrics(cx, metrics.iter().map(mean).collect());
+    (Mean { total, weight }, means)
 }

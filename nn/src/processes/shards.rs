@@ -59,7 +59,7 @@ impl Processes {
     }
 }
 
-/// Sums of [`Trace::process_sum_shards`].
+/// Sums of [`process_sum_shards`].
 pub(super) struct SumShards<'t> {
     /// The shard of this process of the sum of each tensor.
     pub(super) shards: Vec<Tensor<'t>>,
@@ -118,7 +118,7 @@ impl Trace {
                 shard.reshape([devices, shard.ty().elements() / devices])
             });
             let packed = self.concat(&parts.collect::<Vec<_>>(), 1).flatten();
-            let all = self.exchange(&processes, Kind::AllGather, name, packed);
+            let all = super::exchange(self, &processes, Kind::AllGather, name, packed);
             // Once, not for each of the tensors.
             let all = all.sharding_constraint(PartitionSpec::replicated());
             let all = all.reshape([count, devices, packed.ty().elements() / devices]);
@@ -136,82 +136,86 @@ impl Trace {
             .map(|tensor| tensor.expect("each shard is in a bucket"))
             .collect()
     }
+}
 
-    /// The vectors `x` of all processes, `[processes, n]`; `[1, n]` where there is one process.
-    #[track_caller]
-    pub(crate) fn gather_of_processes<'t>(&'t self, name: &str, x: Tensor<'t>) -> Tensor<'t> {
-        match self.processes() {
-            Some(processes) => self.exchange(&processes, Kind::AllGather, name, x),
-            None => x.unsqueeze(0),
+/// The vectors `x` of all processes, `[processes, n]`; `[1, n]` where there is one process.
+#[track_caller]
+pub(crate) fn gather<'t>(cx: &'t Trace, name: &str, x: Tensor<'t>) -> Tensor<'t> {
+    match cx.processes() {
+        Some(processes) => super::exchange(cx, &processes, Kind::AllGather, name, x),
+        None => x.unsqueeze(0),
+    }
+}
+
+/// The shards of this process of the sums of tensors, which are floats, and the sums of scalars.
+/// All are packed into few exchanges.
+#[track_caller]
+pub(super) fn process_sum_shards<'t>(
+    cx: &'t Trace,
+    processes: &Processes,
+    name: &str,
+    tensors: &[Tensor<'t>],
+    scalars: &[Tensor<'t>],
+) -> SumShards<'t> {
+    let mut rows: Vec<Tensor<'t>> = (tensors.iter())
+        .map(|tensor| by_device(processes, tensor.convert(wide(tensor.dtype()))))
+        .collect();
+    rows.push(for_every_device(cx, processes, scalars));
+    let mut sums: Vec<Option<Tensor<'t>>> = vec![None; rows.len()];
+    let ProcessShards {
+        processes: count,
+        devices,
+    } = processes.shards();
+    for bucket in buckets(rows.iter().map(|row| row.ty())) {
+        let parts: Vec<Tensor<'t>> = bucket.iter().map(|&index| rows[index]).collect();
+        let packed = cx.concat(&parts, 2);
+        let len = packed.dims()[2];
+        let packed = packed.reshape([count, devices * len]);
+        let sum = super::exchange(cx, processes, Kind::ReduceScatter, name, packed);
+        let sum = sum.reshape([devices, len]);
+        let mut start = 0;
+        for (index, part) in bucket.into_iter().zip(parts) {
+            let len = part.dims()[2];
+            sums[index] = Some(sum.slice_dim(1, start..start + len));
+            start += len;
         }
     }
-
-    /// The shards of this process of the sums of tensors, which are floats, and the sums of scalars.
-    /// All are packed into few exchanges.
-    #[track_caller]
-    pub(super) fn process_sum_shards<'t>(
-        &'t self,
-        processes: &Processes,
-        name: &str,
-        tensors: &[Tensor<'t>],
-        scalars: &[Tensor<'t>],
-    ) -> SumShards<'t> {
-        let mut rows: Vec<Tensor<'t>> = (tensors.iter())
-            .map(|tensor| by_device(processes, tensor.convert(wide(tensor.dtype()))))
-            .collect();
-        rows.push(self.for_every_device(processes, scalars));
-        let mut sums: Vec<Option<Tensor<'t>>> = vec![None; rows.len()];
-        let ProcessShards {
-            processes: count,
-            devices,
-        } = processes.shards();
-        for bucket in buckets(rows.iter().map(|row| row.ty())) {
-            let parts: Vec<Tensor<'t>> = bucket.iter().map(|&index| rows[index]).collect();
-            let packed = self.concat(&parts, 2);
-            let len = packed.dims()[2];
-            let packed = packed.reshape([count, devices * len]);
-            let sum = self.exchange(processes, Kind::ReduceScatter, name, packed);
-            let sum = sum.reshape([devices, len]);
-            let mut start = 0;
-            for (index, part) in bucket.into_iter().zip(parts) {
-                let len = part.dims()[2];
-                sums[index] = Some(sum.slice_dim(1, start..start + len));
-                start += len;
-            }
-        }
-        let mut sums = sums.into_iter().map(|sum| sum.expect("in a bucket"));
-        let shards = sums.by_ref().take(tensors.len());
-        let shards = shards.map(|shard| shard.flatten()).collect();
-        let all = sums.next().expect("the scalars are last").index(0, 0);
-        let all = all.reshape([count, scalars.len()]).sum([0]);
-        let scalars = (0..scalars.len()).map(|at| all.index(0, at));
-        SumShards {
-            shards,
-            scalars: scalars.collect(),
-        }
+    let mut sums = sums.into_iter().map(|sum| sum.expect("in a bucket"));
+    let shards = sums.by_ref().take(tensors.len());
+    let shards = shards.map(|shard| shard.flatten()).collect();
+    let all = sums.next().expect("the scalars are last").index(0, 0);
+    let all = all.reshape([count, scalars.len()]).sum([0]);
+    let scalars = (0..scalars.len()).map(|at| all.index(0, at));
+    SumShards {
+        shards,
+        scalars: scalars.collect(),
     }
+}
 
-    /// `[processes, devices, processes * scalars]`: the scalars of this process at its place, and
-    /// zeros at those of others, for every device. Their sum has the scalars of all processes to the
-    /// bit, which a reduction of the scalars does not promise.
-    #[track_caller]
-    fn for_every_device<'t>(&'t self, processes: &Processes, scalars: &[Tensor<'t>]) -> Tensor<'t> {
-        let is_f64 = scalars.iter().any(|scalar| scalar.dtype() == DType::F64);
-        let dtype = if is_f64 { DType::F64 } else { DType::F32 };
-        let scalars: Vec<Tensor<'t>> = (scalars.iter())
-            .map(|scalar| scalar.convert(dtype).reshape([1]))
-            .collect();
-        let ProcessShards {
-            processes: count,
-            devices,
-        } = processes.shards();
-        let mine = self.concat(&scalars, 0);
-        let all = mine.broadcast_in_dim([count, scalars.len()], [1]);
-        let ranks = self.iota(&TensorType::new(DType::S32, [count, scalars.len()]), 0);
-        let is_mine = ranks.eq(self.process_index().broadcast_to(ranks.dims()));
-        let all = is_mine.select(all, all.zeros_like()).flatten();
-        all.broadcast_in_dim([count, devices, count * scalars.len()], [2])
-    }
+/// `[processes, devices, processes * scalars]`: the scalars of this process at its place, and
+/// zeros at those of others, for every device. Their sum has the scalars of all processes to the
+/// bit, which a reduction of the scalars does not promise.
+#[track_caller]
+fn for_every_device<'t>(
+    cx: &'t Trace,
+    processes: &Processes,
+    scalars: &[Tensor<'t>],
+) -> Tensor<'t> {
+    let is_f64 = scalars.iter().any(|scalar| scalar.dtype() == DType::F64);
+    let dtype = if is_f64 { DType::F64 } else { DType::F32 };
+    let scalars: Vec<Tensor<'t>> = (scalars.iter())
+        .map(|scalar| scalar.convert(dtype).reshape([1]))
+        .collect();
+    let ProcessShards {
+        processes: count,
+        devices,
+    } = processes.shards();
+    let mine = cx.concat(&scalars, 0);
+    let all = mine.broadcast_in_dim([count, scalars.len()], [1]);
+    let ranks = cx.iota(&TensorType::new(DType::S32, [count, scalars.len()]), 0);
+    let is_mine = ranks.eq(cx.process_index().broadcast_to(ranks.dims()));
+    let all = is_mine.select(all, all.zeros_like()).flatten();
+    all.broadcast_in_dim([count, devices, count * scalars.len()], [2])
 }
 
 /// `[processes, devices, n]`: what each device of each process has of `x`, with zeros at the end.

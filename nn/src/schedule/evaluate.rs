@@ -144,11 +144,8 @@ fn one_cycle<'t>(step: Number<'t>, peak: f64, steps: u64, number: Numbers<'_, 't
 }
 
 /// Half a cosine between two values.
-fn half_cosine<'t>(
-    progress: Number<'t>,
-    [from, to]: [f64; 2],
-    number: Numbers<'_, 't>,
-) -> Number<'t> {
+fn half_cosine<'t>(progress: Number<'t>, ends: [f64; 2], number: Numbers<'_, 't>) -> Number<'t> {
+    let [from, to] = ends;
     let wave = (progress * PI).cos();
     (wave + 1.0) * number((from - to) / 2.0) + number(to)
 }

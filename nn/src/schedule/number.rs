@@ -83,10 +83,13 @@ impl<'t> Number<'t> {
         let (bound, yes, no) = (bound.into(), yes.into(), no.into());
         let device = [self, bound, yes, no].into_iter().find_map(Self::on_device);
         match (device, [self, bound, yes, no].map(|number| number.0)) {
-            (None, [Place::Host(a), Place::Host(b), _, _]) => match a < b {
-                true => yes,
-                false => no,
-            },
+            (None, [Place::Host(a), Place::Host(b), _, _]) => {
+                if a < b {
+                    yes
+                } else {
+                    no
+                }
+            }
             (Some(like), _) => {
                 let [a, b, yes, no] = [self, bound, yes, no].map(|number| number.beside(like));
                 a.lt(b).select(yes, no).into()

@@ -16,14 +16,20 @@ impl fmt::Debug for Schedule {
                 to,
                 power,
                 steps,
-            } => match *power == 1.0 {
-                true => write!(f, "linear({from:?}, {to:?}, {steps})"),
-                false => write!(f, "polynomial({from:?}, {to:?}, {power:?}, {steps})"),
-            },
-            Kind::Cosine { from, to, steps } => match *to == 0.0 {
-                true => write!(f, "cosine({from:?}, {steps})"),
-                false => write!(f, "cosine_to({from:?}, {to:?}, {steps})"),
-            },
+            } => {
+                if *power == 1.0 {
+                    write!(f, "linear({from:?}, {to:?}, {steps})")
+                } else {
+                    write!(f, "polynomial({from:?}, {to:?}, {power:?}, {steps})")
+                }
+            }
+            Kind::Cosine { from, to, steps } => {
+                if *to == 0.0 {
+                    write!(f, "cosine({from:?}, {steps})")
+                } else {
+                    write!(f, "cosine_to({from:?}, {to:?}, {steps})")
+                }
+            }
             Kind::OneCycle { peak, steps } => write!(f, "one_cycle({peak:?}, {steps})"),
             Kind::Exponential {
                 initial,
@@ -47,10 +53,13 @@ impl fmt::Debug for Schedule {
             Kind::WithWarmup { schedule, steps } => {
                 write!(f, "{schedule:?}.with_warmup({steps})")
             }
-            Kind::Then { first, at, next } => match first.steps() == Some(*at) {
-                true => write!(f, "{first:?}.then({next:?})"),
-                false => write!(f, "{first:?}.then_at({at}, {next:?})"),
-            },
+            Kind::Then { first, at, next } => {
+                if first.steps() == Some(*at) {
+                    write!(f, "{first:?}.then({next:?})")
+                } else {
+                    write!(f, "{first:?}.then_at({at}, {next:?})")
+                }
+            }
             Kind::Custom(custom) => write!(f, "custom({:?})", custom.name),
         }
     }

@@ -1,26 +1,85 @@
 //! Questions about recorded operations.
 
-use std::{collections::HashSet, panic::Location, sync::Arc};
+use std::{collections::HashSet, sync::Arc};
 
+use halite_core::Error;
 use halite_ir::Op;
 
-use super::{Id, Trace};
+use super::{Id, Recorded, Recording};
 use crate::Tensor;
 
-impl Trace {
-    /// The line that computed a tensor; `None` for inputs.
-    pub(crate) fn made_at(&self, id: Id) -> Option<&'static Location<'static>> {
-        self.maker(id).map(|node| node.origin)
+impl Recording {
+    /// Checks that every value of the program is an input of it or computed in it.
+    pub(super) fn check_complete(&self, inputs: &[Id], outputs: &[Id]) -> Result<(), Error> {
+        let hyperparameters = self.hyperparameters.iter().map(|one| &one.id);
+        let mut known = vec![false; self.tensor_count()];
+        for &id in inputs.iter().chain(hyperparameters) {
+            known[id as usize] = true;
+        }
+        for node in self.nodes_in(0) {
+            if let Some(&id) = node.operands.iter().find(|&&id| !known[id as usize]) {
+                let message = format!(
+                    "{} is used at {} and is not an input of the program",
+                    self.describe(id),
+                    node.origin
+                );
+                return Err(Error::invalid("trace", message));
+            }
+            for &id in &node.results {
+                known[id as usize] = true;
+            }
+        }
+        match outputs.iter().position(|&id| !known[id as usize]) {
+            None => Ok(()),
+            Some(output) => {
+                let what = self.describe(outputs[output]);
+                let message = format!(
+                    "output {output}, {what}, is neither an input of the program nor computed by it"
+                );
+                Err(Error::invalid("trace", message))
+            }
+        }
+    }
+
+    /// The operations of all open scopes, in program order.
+    pub(crate) fn visible_nodes(&self) -> Vec<Arc<Recorded>> {
+        self.nodes.clone()
+    }
+
+    /// The operation that computed a tensor of an open scope; `None` for inputs.
+    pub(crate) fn maker(&self, id: Id) -> Option<Arc<Recorded>> {
+        self.tensor(id).maker.clone()
+    }
+
+    /// The operations by which `of` are computed from tensors numbered `least` or above, in program
+    /// order. Nothing that was recorded before is visited: it cannot depend on such a tensor.
+    pub(crate) fn computing(
+        &self,
+        of: impl IntoIterator<Item = Id>,
+        least: Id,
+    ) -> Vec<Arc<Recorded>> {
+        let mut left: Vec<Id> = of.into_iter().collect();
+        let (mut seen, mut nodes) = (HashSet::new(), Vec::new());
+        while let Some(id) = left.pop() {
+            if id >= least
+                && let Some(node) = &self.tensor(id).maker
+                && seen.insert(node.results[0])
+            {
+                left.extend(&node.operands);
+                nodes.push(node.clone());
+            }
+        }
+        nodes.sort_unstable_by_key(|node| node.results[0]);
+        nodes
     }
 
     /// Name of the input whose elements, all or some, are the elements of a tensor.
     pub(crate) fn input_of(&self, mut id: Id) -> Option<Arc<str>> {
-        let recording = self.recording.borrow();
         loop {
-            if let Some(name) = &recording.tensor(id).name {
+            if let Some(name) = &self.tensor(id).name {
                 return Some(name.clone());
             }
-            let maker = recording.tensor(id).maker.as_ref()?;
+            let maker = self.tensor(id).maker.as_ref()?;
             let moves = matches!(
                 maker.op,
                 Op::Convert(_)
@@ -40,8 +99,7 @@ impl Trace {
     pub(crate) fn depends_on(&self, of: Id, leaves: &[Tensor<'_>]) -> Vec<bool> {
         let least = leaves.iter().map(|leaf| leaf.id).min();
         let nodes = self.computing([of], least.unwrap_or(Id::MAX));
-        let recording = self.recording.borrow();
-        let is_float = |id: Id| recording.tensor(id).ty.dtype().is_float();
+        let is_float = |id: Id| self.tensor(id).ty.dtype().is_float();
         let mut reached = HashSet::from([of]);
         for node in nodes.iter().rev() {
             let through: Vec<usize> = (0..node.results.len())

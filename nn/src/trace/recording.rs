@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use halite_core::TensorType;
+use halite_core::{Error, TensorType};
 use halite_ir::{Graph, Literal, Op, Value, infer};
 
 use super::{Mistake, Trace};
@@ -27,11 +27,11 @@ pub(crate) type Scope = u32;
 pub(crate) struct Recording {
     tensors: Vec<Record>,
     /// The operations of all open scopes.
-    nodes: Vec<Arc<Recorded>>,
+    pub(super) nodes: Vec<Arc<Recorded>>,
     /// The open regions, innermost last. The program itself is always open and is not in the list.
     open: Vec<Scope>,
     scopes: Scope,
-    pub(super) mistakes: Vec<Mistake>,
+    pub(crate) mistakes: Vec<Mistake>,
     pub(super) warnings: Vec<Mistake>,
     pub(super) constants: HashMap<(Scope, Literal), Id>,
     /// Hyperparameters that are not yet inputs; a graph contains them as constants.
@@ -39,13 +39,13 @@ pub(crate) struct Recording {
 }
 
 /// A tensor.
-pub(super) struct Record {
-    pub(super) ty: TensorType,
+pub(crate) struct Record {
+    pub(crate) ty: TensorType,
     scope: Scope,
     /// Result of a mistake.
-    pub(super) error: bool,
+    pub(crate) error: bool,
     /// Path of a parameter or input, for messages.
-    pub(super) name: Option<Arc<str>>,
+    pub(crate) name: Option<Arc<str>>,
     /// The operation that computed it, while its scope is open.
     pub(super) maker: Option<Arc<Recorded>>,
 }
@@ -106,6 +106,37 @@ impl Region {
     pub(crate) fn nodes(&self) -> &[Arc<Recorded>] {
         &self.nodes
     }
+
+    /// The graph of this region, whose captured values are among its inputs.
+    pub(crate) fn graph(&self, cx: &Trace) -> Graph {
+        let recording = cx.recording.borrow();
+        recording.subgraph(&self.nodes, &self.inputs, &self.outputs)
+    }
+}
+
+/// Values of outer scopes that the regions use, each once, in the order of first use.
+pub(crate) fn captured(cx: &Trace, regions: &[&Region]) -> Vec<Id> {
+    let recording = cx.recording.borrow();
+    let mut captured = Vec::new();
+    let mut seen = HashSet::new();
+    for region in regions {
+        let operands = region.nodes.iter().flat_map(|node| &node.operands);
+        for &id in operands.chain(&region.outputs) {
+            if recording.tensor(id).scope != region.scope && seen.insert(id) {
+                captured.push(id);
+            }
+        }
+    }
+    captured
+}
+
+/// Adds the values that the regions use from outside to the inputs of each, and returns them.
+pub(crate) fn capture(cx: &Trace, regions: &mut [Region]) -> Vec<Id> {
+    let captured = captured(cx, &regions.iter().collect::<Vec<_>>());
+    for region in regions {
+        region.inputs.extend(&captured);
+    }
+    captured
 }
 
 impl Trace {
@@ -118,7 +149,7 @@ impl Trace {
         let (scope, start) = self.recording.borrow_mut().open();
         let inputs: Vec<Tensor<'t>> = types
             .iter()
-            .map(|ty| self.tensor(self.record(ty.clone(), false, None)))
+            .map(|ty| self.tensor(self.recording.borrow_mut().record(ty.clone(), false, None)))
             .collect();
         let result = body(&inputs);
         let region = Region {
@@ -128,112 +159,6 @@ impl Trace {
             outputs: vec![],
         };
         (region, result)
-    }
-
-    /// Values of outer scopes that the regions use, each once, in the order of first use.
-    pub(crate) fn captured(&self, regions: &[&Region]) -> Vec<Id> {
-        let recording = self.recording.borrow();
-        let mut captured = Vec::new();
-        let mut seen = HashSet::new();
-        for region in regions {
-            let operands = region.nodes.iter().flat_map(|node| &node.operands);
-            for &id in operands.chain(&region.outputs) {
-                if recording.tensor(id).scope != region.scope && seen.insert(id) {
-                    captured.push(id);
-                }
-            }
-        }
-        captured
-    }
-
-    /// The graph of a closed region whose captured values are among its inputs.
-    pub(crate) fn region_graph(&self, region: &Region) -> Graph {
-        self.subgraph(&region.nodes, &region.inputs, &region.outputs)
-    }
-
-    /// The graph that computes `outputs` from `inputs` by `nodes`.
-    pub(crate) fn subgraph(&self, nodes: &[Arc<Recorded>], inputs: &[Id], outputs: &[Id]) -> Graph {
-        let recording = self.recording.borrow();
-        let mut builder = Builder::new(&recording, inputs);
-        nodes.iter().for_each(|node| builder.push(node));
-        builder.finish(outputs)
-    }
-
-    /// The operations of all open scopes, in program order.
-    pub(crate) fn visible_nodes(&self) -> Vec<Arc<Recorded>> {
-        self.recording.borrow().nodes.clone()
-    }
-
-    /// The operation that computed a tensor of an open scope; `None` for inputs.
-    pub(crate) fn maker(&self, id: Id) -> Option<Arc<Recorded>> {
-        self.recording.borrow().tensor(id).maker.clone()
-    }
-
-    /// The operations by which `of` are computed from tensors numbered `least` or above, in program
-    /// order. Nothing that was recorded before is visited: it cannot depend on such a tensor.
-    pub(crate) fn computing(
-        &self,
-        of: impl IntoIterator<Item = Id>,
-        least: Id,
-    ) -> Vec<Arc<Recorded>> {
-        let recording = self.recording.borrow();
-        let mut left: Vec<Id> = of.into_iter().collect();
-        let (mut seen, mut nodes) = (HashSet::new(), Vec::new());
-        while let Some(id) = left.pop() {
-            if id >= least
-                && let Some(node) = &recording.tensor(id).maker
-                && seen.insert(node.results[0])
-            {
-                left.extend(&node.operands);
-                nodes.push(node.clone());
-            }
-        }
-        nodes.sort_unstable_by_key(|node| node.results[0]);
-        nodes
-    }
-
-    /// Puts `op`, which has the results of `node` and more, in the place of `node`. Returns the new
-    /// results.
-    ///
-    /// # Errors
-    /// If one of them is larger than any address space; the mistake is recorded.
-    pub(crate) fn widen(&self, node: &Recorded, op: Op) -> Result<Vec<Tensor<'_>>, ()> {
-        let mut recording = self.recording.borrow_mut();
-        let operands: Vec<_> = (node.operands.iter())
-            .map(|&id| recording.tensor(id).ty.clone())
-            .collect();
-        let types = match infer(&op, &operands.iter().collect::<Vec<_>>()) {
-            Ok(types) => types,
-            Err(error) => {
-                drop(recording);
-                let message = format!(
-                    "its gradient saves a value for each step: {}",
-                    error.message()
-                );
-                self.fail_at(node.origin, error.op(), message, None);
-                return Err(());
-            }
-        };
-        let new: Vec<Id> = types[node.results.len()..]
-            .iter()
-            .map(|ty| recording.record(node.scope, ty.clone(), false, None))
-            .collect();
-        let place = recording
-            .nodes
-            .iter()
-            .rposition(|original| original.results.first() == node.results.first())
-            .expect("a visible operation is recorded");
-        let results = [&node.results[..], &new].concat();
-        let widened = Recorded::new(op, node.operands.clone(), results, node.scope, node.origin);
-        recording.nodes[place] = recording.made(widened);
-        drop(recording);
-        Ok(new.into_iter().map(|id| self.tensor(id)).collect())
-    }
-
-    /// Adds the mistakes of another trace.
-    pub(crate) fn adopt_mistakes(&self, other: &Trace) {
-        let mut mistakes = other.recording.borrow().mistakes.clone();
-        self.recording.borrow_mut().mistakes.append(&mut mistakes);
     }
 }
 
@@ -249,11 +174,41 @@ impl Recording {
         let scope = self.scope();
         let results: Vec<Id> = results
             .into_iter()
-            .map(|ty| self.record(scope, ty, false, None))
+            .map(|ty| self.record_in(scope, ty, false, None))
             .collect();
         let node = self.made(Recorded::new(op, operands, results.clone(), scope, origin));
         self.nodes.push(node);
         results
+    }
+
+    /// The graph that computes `outputs` from `inputs` by `nodes`.
+    pub(crate) fn subgraph(&self, nodes: &[Arc<Recorded>], inputs: &[Id], outputs: &[Id]) -> Graph {
+        let mut builder = Builder::new(self, inputs);
+        nodes.iter().for_each(|node| builder.push(node));
+        builder.finish(outputs)
+    }
+
+    /// Puts `op`, which has the results of `node` and more, in the place of `node`. Returns the new
+    /// results.
+    ///
+    /// # Errors
+    /// If one of them is larger than any address space.
+    pub(crate) fn widen(&mut self, node: &Recorded, op: Op) -> Result<Vec<Id>, Error> {
+        let operands = node.operands.iter().map(|&id| &self.tensor(id).ty);
+        let types = infer(&op, &operands.collect::<Vec<_>>())?;
+        let new: Vec<Id> = types[node.results.len()..]
+            .iter()
+            .map(|ty| self.record_in(node.scope, ty.clone(), false, None))
+            .collect();
+        let place = self
+            .nodes
+            .iter()
+            .rposition(|original| original.results.first() == node.results.first())
+            .expect("a visible operation is recorded");
+        let results = [&node.results[..], &new].concat();
+        let widened = Recorded::new(op, node.operands.clone(), results, node.scope, node.origin);
+        self.nodes[place] = self.made(widened);
+        Ok(new)
     }
 
     /// Makes an operation the maker of its results.
@@ -270,8 +225,13 @@ impl Recording {
         self.nodes.splice(0..0, nodes.into_iter().map(Arc::new));
     }
 
+    /// Adds a tensor to the open scope.
+    pub(crate) fn record(&mut self, ty: TensorType, error: bool, name: Option<Arc<str>>) -> Id {
+        self.record_in(self.scope(), ty, error, name)
+    }
+
     /// Adds a tensor to `scope`.
-    pub(crate) fn record(
+    pub(crate) fn record_in(
         &mut self,
         scope: Scope,
         ty: TensorType,
@@ -316,11 +276,11 @@ impl Recording {
         self.tensors.len()
     }
 
-    pub(super) fn tensor(&self, id: Id) -> &Record {
+    pub(crate) fn tensor(&self, id: Id) -> &Record {
         &self.tensors[id as usize]
     }
 
-    pub(super) fn scope(&self) -> Scope {
+    pub(crate) fn scope(&self) -> Scope {
         self.open.last().copied().unwrap_or(0)
     }
 

@@ -238,11 +238,8 @@ impl<'t> Block<Tensor<'t>> {
 
 /// Whether a position of the cache has a token before `start`: `bool[batch, length]`.
 #[track_caller]
-fn is_cached<'t>(
-    start: Tensor<'t>,
-    first: Option<Tensor<'t>>,
-    [batch, length]: [usize; 2],
-) -> Tensor<'t> {
+fn is_cached<'t>(start: Tensor<'t>, first: Option<Tensor<'t>>, size: [usize; 2]) -> Tensor<'t> {
+    let [batch, length] = size;
     let index = TensorType::new(DType::S32, [batch, length]);
     let index = start.trace().iota(&index, 1);
     let before = index.lt(start.convert(DType::S32).broadcast_to(index.dims()));

@@ -51,9 +51,10 @@ pub fn assignment(
 ) -> Result<Vec<DeviceId>> {
     const OP: &str = "compile";
     let needed = program.replicas.saturating_mul(program.partitions);
-    let ids = match options.devices.is_empty() {
-        true => devices.iter().map(Device::id).take(needed).collect(),
-        false => options.devices.clone(),
+    let ids = if options.devices.is_empty() {
+        devices.iter().map(Device::id).take(needed).collect()
+    } else {
+        options.devices.clone()
     };
     if ids.len() != needed || needed == 0 {
         let message = format!(
@@ -115,9 +116,10 @@ pub fn launch<B: Buffer>(
             )));
         }
         for (index, arg) in args.iter().enumerate() {
-            let fault = match is_own(arg.buffer()) {
-                true => argument(signature, index, arg, device),
-                false => Err("is a buffer of another client".to_owned()),
+            let fault = if is_own(arg.buffer()) {
+                argument(signature, index, arg, device)
+            } else {
+                Err("is a buffer of another client".to_owned())
             };
             fault.map_err(|message| invalid(format!("argument {index} {message}")))?;
         }

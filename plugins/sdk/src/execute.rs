@@ -49,12 +49,13 @@ impl Function for PJRT_LoadedExecutable_Execute_Args {
             Ok(arguments) => launch(&program, &loaded, arguments)?,
             Err(status) => failed_outputs(&program, &status),
         };
-        let events = match args.device_complete_events.is_null() {
-            true => Vec::new(),
-            false => outputs
+        let events = if args.device_complete_events.is_null() {
+            Vec::new()
+        } else {
+            outputs
                 .iter()
                 .map(|row| Event::all(row.iter().map(|buffer| buffer.ready()).collect()))
-                .collect(),
+                .collect()
         };
         for (room, row) in rows.results.iter().zip(outputs) {
             room.write(row.into_iter().map(publish));

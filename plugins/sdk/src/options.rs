@@ -131,9 +131,10 @@ impl Options {
         let Some((name, value)) = self.given.first() else {
             return Ok(());
         };
-        let known = match self.known.is_empty() {
-            true => "this plugin has none".to_owned(),
-            false => format!("this plugin has {}", self.known.join(", ")),
+        let known = if self.known.is_empty() {
+            "this plugin has none".to_owned()
+        } else {
+            format!("this plugin has {}", self.known.join(", "))
         };
         let message = format!("unknown option `{name}` = {value}; {known}");
         Err(Error::invalid(OP, message))

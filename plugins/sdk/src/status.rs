@@ -57,9 +57,10 @@ impl Status {
 
     /// Puts the name of the C function before the message, unless it names an operation.
     pub(crate) fn in_function(self, name: &str) -> Self {
-        match self.names_operation {
-            true => self,
-            false => Status::of_work(self.code, format!("{name}: {}", self.message)),
+        if self.names_operation {
+            self
+        } else {
+            Status::of_work(self.code, format!("{name}: {}", self.message))
         }
     }
 

@@ -45,11 +45,12 @@ pub(crate) fn check_layout<A>(
     layout: *const PJRT_Buffer_MemoryLayout,
     ty: &TensorType,
 ) -> Outcome {
-    match host_layout(args, layout, ty)?.is_row_major() {
-        true => Ok(()),
-        false => Err(Status::unimplemented(
+    if host_layout(args, layout, ty)?.is_row_major() {
+        Ok(())
+    } else {
+        Err(Status::unimplemented(
             "buffers on devices are row-major; pass no layout, or minor_to_major n-1 to 0",
-        )),
+        ))
     }
 }
 
@@ -131,9 +132,12 @@ impl Function for PJRT_Buffer_ToHostBuffer_Args {
         }
         let target = Target::of_read(args, needed)?;
         let event = Reserved::new()?;
-        let read = read_then(&buffer, move |bytes| match layout.is_row_major() {
-            true => target.write(bytes),
-            false => target.write(layout.scatter(bytes)?.as_ref()),
+        let read = read_then(&buffer, move |bytes| {
+            if layout.is_row_major() {
+                target.write(bytes)
+            } else {
+                target.write(layout.scatter(bytes)?.as_ref())
+            }
         });
         out.event = event.publish(Arc::new(read));
         Ok(())

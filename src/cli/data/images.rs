@@ -121,9 +121,10 @@ impl Source {
         let table = Table::read(csv)?;
         let chosen = |columns: &[String], known: &[&str]| -> Vec<String> {
             let all = known.iter().all(|column| table.has_column(column));
-            match columns.is_empty() && all {
-                true => known.iter().map(|&column| column.to_owned()).collect(),
-                false => columns.to_vec(),
+            if columns.is_empty() && all {
+                known.iter().map(|&column| column.to_owned()).collect()
+            } else {
+                columns.to_vec()
             }
         };
         let ids = chosen(&self.ids, &CT_IDS);
@@ -240,9 +241,10 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn run(self) -> Result<()> {
-        let transforms = match self.validation {
-            true => self.transforms.for_validation(),
-            false => self.transforms,
+        let transforms = if self.validation {
+            self.transforms.for_validation()
+        } else {
+            self.transforms
         };
         let images = self.source.open(transforms)?;
         let dataset = images.dataset();

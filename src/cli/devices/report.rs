@@ -8,7 +8,7 @@ use std::{
 };
 
 use halite::{
-    Error, ErrorKind, Result,
+    Error, Result,
     backends::{Accelerator, Opened, PLUGINS},
     cluster::launch::is_credential,
     core::files,
@@ -16,7 +16,7 @@ use halite::{
 };
 use serde_json::{Value, json};
 
-use crate::cli::Session;
+use crate::cli::{Session, io_error};
 
 /// Beginnings of the names of variables that determine what runs.
 const VARIABLES: [&str; 17] = [
@@ -72,10 +72,8 @@ pub(super) fn write(
         "plugins": installed(cache),
         "last_run": last_run(Path::new("runs")),
     });
-    files::write_output(path, format!("{report:#}\n").as_bytes()).map_err(|error| {
-        let message = format!("cannot write {}", path.display());
-        Error::new(ErrorKind::Io, "devices", message).caused_by(error)
-    })
+    files::write_output(path, format!("{report:#}\n").as_bytes())
+        .map_err(io_error("devices", "write", path))
 }
 
 /// The system, as far as Linux describes it in files.

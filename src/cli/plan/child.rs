@@ -112,11 +112,10 @@ impl PlanCommand {
             }
             RecvTimeoutError::Disconnected => {
                 let status = child.status();
-                let advice = match status.contains("SIGKILL") {
-                    true => "this happens when the system runs out of memory",
-                    false => {
-                        "try another sharding, batch size or precision; --verbose shows its output"
-                    }
+                let advice = if status.contains("SIGKILL") {
+                    "this happens when the system runs out of memory"
+                } else {
+                    "try another sharding, batch size or precision; --verbose shows its output"
                 };
                 (format!("ended its process ({status})"), advice)
             }

@@ -80,15 +80,12 @@ impl ClassifierVisitor for Classified<'_> {
             strategy,
             ..
         } = self;
-        match classifier.is_transformer {
-            true => {
-                let step = task.adamw_step(side, net, options);
-                command.plan_step(target, axes, strategy, step)
-            }
-            false => {
-                let step = task.sgd_step(side, net, options);
-                command.plan_step(target, axes, strategy, step)
-            }
+        if classifier.is_transformer {
+            let step = task.adamw_step(side, net, options);
+            command.plan_step(target, axes, strategy, step)
+        } else {
+            let step = task.sgd_step(side, net, options);
+            command.plan_step(target, axes, strategy, step)
         }
     }
 }

@@ -32,12 +32,11 @@ impl PlanCommand {
             rows.push(Planned { candidate, plan });
         }
         let search = Search::new(rows);
-        match self.json {
-            true => {
-                let rows = search.rows().iter().map(row_as_json);
-                say!("{}", rows.collect::<serde_json::Value>());
-            }
-            false => say!("{search}"),
+        if self.json {
+            let rows = search.rows().iter().map(row_as_json);
+            say!("{}", rows.collect::<serde_json::Value>());
+        } else {
+            say!("{search}")
         }
         let plans = search.rows().iter().map(|row| row.plan.as_ref().ok());
         Ok(code_of(plans.flatten()))

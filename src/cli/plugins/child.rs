@@ -13,7 +13,7 @@ use halite::{
     backends::{
         Accelerator, Access, CompileCacheOptions, OpenOptions, Opened, PLUGINS,
         cuda::{self, CudaOptions},
-        pjrt::Plugin,
+        pjrt::{OptionValue, Plugin},
     },
     conformance::{Subject, Verdict, cases},
     fetch,
@@ -60,20 +60,8 @@ pub(super) fn run(
         // Several clients at once: none may take a GPU's memory for itself.
         let shared = matches!(&accelerator, Accelerator::Plugin(path) if cuda::is_plugin(path));
         let shared = shared.then(|| ("preallocate".to_owned(), false.into()));
-        // The check is of the plugin's compiler, not of programs that an earlier check cached.
-        let compile_cache = Some(CompileCacheOptions {
-            access: Access::Off,
-            ..CompileCacheOptions::default()
-        });
-        let options = OpenOptions {
-            client: virtual_devices.into_iter().chain(shared).collect(),
-            cuda: CudaOptions {
-                preallocate: Some(false),
-                ..CudaOptions::default()
-            },
-            compile_cache,
-            ..common.clone()
-        };
+        let client = virtual_devices.into_iter().chain(shared).collect();
+        let options = uncached(client, common.clone());
         accelerator.open_with(&options, &mut fetch::Quiet)
     };
     let opened = match open() {
@@ -106,6 +94,23 @@ pub(super) fn run(
         )?;
     }
     say(&json!({"event": "done"}))
+}
+
+/// Options of a client whose programs are compiled: the check is of the plugin's compiler, not of
+/// programs that an earlier check cached.
+fn uncached(client: Vec<(String, OptionValue)>, common: OpenOptions) -> OpenOptions {
+    OpenOptions {
+        client,
+        cuda: CudaOptions {
+            preallocate: Some(false),
+            ..CudaOptions::default()
+        },
+        compile_cache: Some(CompileCacheOptions {
+            access: Access::Off,
+            ..CompileCacheOptions::default()
+        }),
+        ..common
+    }
 }
 
 fn say(line: &Value) -> Result<()> {

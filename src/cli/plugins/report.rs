@@ -79,9 +79,12 @@ impl Report {
 
     /// Prints what is known of the C API of a plugin.
     fn say_api(&self, plugin: &Value) {
-        let or = |list: String, other: &str| match list.is_empty() {
-            true => other.to_owned(),
-            false => list,
+        let or = |list: String, other: &str| {
+            if list.is_empty() {
+                other.to_owned()
+            } else {
+                list
+            }
         };
         self.say(&format!("PJRT API     {}", text(&plugin["api"])));
         let stablehlo = match &plugin["stablehlo"] {
@@ -118,9 +121,12 @@ impl Report {
             .as_f64()
             .unwrap_or_else(|| began.elapsed().as_secs_f64());
         self.seconds += seconds;
-        let color = |code: &str, word: &str| match prints_to_terminal() && is_colored() {
-            true => format!("\x1b[{code}m{word}\x1b[0m"),
-            false => word.to_owned(),
+        let color = |code: &str, word: &str| {
+            if prints_to_terminal() && is_colored() {
+                format!("\x1b[{code}m{word}\x1b[0m")
+            } else {
+                word.to_owned()
+            }
         };
         self.say(&match verdict {
             "passed" => format!("{} ({seconds:.2} s)", color("32", "ok")),

@@ -14,6 +14,8 @@ use halite::{
 };
 use safetensors::{Dtype, SafeTensors};
 
+use crate::cli::io_error;
+
 /// Value of `--input`.
 #[derive(Clone, Debug)]
 pub(super) enum Input {
@@ -163,10 +165,7 @@ impl Files {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
-    files::read_input(path).map_err(|error| {
-        let message = format!("cannot read {}", path.display());
-        Error::new(ErrorKind::Io, "run", message).caused_by(error)
-    })
+    files::read_input(path).map_err(io_error("run", "read", path))
 }
 
 /// A tensor of a safetensors file.

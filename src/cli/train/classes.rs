@@ -1,12 +1,12 @@
 //! The names of the classes in the directory of a run.
 
 use halite::{
-    Error, ErrorKind, Result,
+    Result,
     core::files,
     train::{Callback, callback::Run},
 };
 
-use crate::cli::trained::CLASSES;
+use crate::cli::{io_error, trained::CLASSES};
 
 /// Classes that a message names.
 const NAMED: usize = 5;
@@ -50,9 +50,6 @@ impl Callback for SaveClasses {
             return Ok(());
         };
         let (path, text) = (out.join(CLASSES), self.0.join("\n") + "\n");
-        files::replace(&path, text.as_bytes()).map_err(|error| {
-            let message = format!("cannot write {}", path.display());
-            Error::new(ErrorKind::Io, "train", message).caused_by(error)
-        })
+        files::replace(&path, text.as_bytes()).map_err(io_error("train", "write", &path))
     }
 }

@@ -3,6 +3,7 @@
 mod slices;
 
 use std::{
+    ops::ControlFlow,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -29,7 +30,7 @@ use super::{
     classes::SaveClasses,
     mixing::MixingArgs,
     published::published,
-    run::{Run, epochs, finish, fitted},
+    run::{Run, epochs, finish},
     targets::Targets,
 };
 use crate::cli::{
@@ -285,22 +286,11 @@ impl Training<'_> {
         };
         let trainer = run.sharded(command.rate.of_run(trainer), count, &step, &train)?;
         let trainer = trainer.build()?;
-        if run.range_test {
-            let found = run.find_rate(&trainer, step, train, about.loaded, &out);
-            return fitted(run, found, &stop);
-        }
-        let TrainingStep {
-            task,
-            model,
-            optimizer,
-            ..
-        } = step;
-        let validation = slices.sets.validation;
-        let result = match about.loaded {
-            Some(values) => trainer.fit_from(task, model, values, optimizer, train, validation),
-            None => trainer.fit(task, model, optimizer, train, validation),
+        let data = (train, slices.sets.validation);
+        let fitted = match run.fit(&trainer, step, data, about.loaded, &out, &stop)? {
+            ControlFlow::Continue(fitted) => fitted,
+            ControlFlow::Break(code) => return Ok(code),
         };
-        let fitted = fitted(run, result, &stop)?;
         Ok(finish(run, &fitted, &trainer))
     }
 }

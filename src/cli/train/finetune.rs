@@ -1,6 +1,6 @@
 //! `halite finetune`: trains published models further.
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{ops::ControlFlow, path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::{Args, Subcommand};
 use halite::{
@@ -20,7 +20,7 @@ use halite::{
 use halite_core::{DeviceId, ProcessGroup};
 use indicatif::HumanCount;
 
-use super::run::{Run, epochs, finish, fitted};
+use super::run::{Run, epochs, finish};
 use crate::cli::{
     step::{RateArgs, TransformerArgs, default_in_help, training_options},
     waiting,
@@ -198,9 +198,10 @@ impl Text {
                 check_adapters(&names, &alone).is_ok()
             };
             let saved: Vec<String> = layers.filter(is_saved).collect();
-            match saved.is_empty() {
-                true => error,
-                false => error.with_note(&format!("--lora-targets {} works", saved.join(","))),
+            if saved.is_empty() {
+                error
+            } else {
+                error.with_note(&format!("--lora-targets {} works", saved.join(",")))
             }
         })
     }
@@ -212,8 +213,9 @@ impl Text {
         lora: &Lora,
         published: &PretrainedModel<Transformer<Param>>,
         tokenizer: &Tokenizer,
-        (model, values): (Transformer<Param>, Transformer<Array>),
+        start: (Transformer<Param>, Transformer<Array>),
     ) -> Result<ExitCode> {
+        let (model, values) = start;
         let adapted = lora.adapt(model)?;
         let adapters = adapted.adapters.clone();
         let initial = adapters.initialize(&setting.client, self.run.options.seed)?;
@@ -245,8 +247,9 @@ impl Text {
         setting: Setting,
         published: &PretrainedModel<Transformer<Param>>,
         tokenizer: &Tokenizer,
-        (model, values): (Transformer<Param>, Transformer<Array>),
+        start: (Transformer<Param>, Transformer<Array>),
     ) -> Result<ExitCode> {
+        let (model, values) = start;
         let step = self.step(LanguageModel, model, &setting)?;
         let out = setting.out.clone();
         self.fit(setting, step, values, |model| {
@@ -285,10 +288,7 @@ impl Text {
         step: TrainingStep<K, AdamW>,
         values: <K::Model as Family>::Of<Array>,
         save: impl FnOnce(<K::Model as Family>::Of<Array>) -> Result<()>,
-    ) -> Result<ExitCode>
-    where
-        <K::Model as Family>::Of<Param>: Send + Sync,
-    {
+    ) -> Result<ExitCode> {
         let Setting {
             client,
             devices,
@@ -311,9 +311,10 @@ impl Text {
             Some(dropout) => trainer.property("--dropout", dropout),
             None => trainer,
         };
-        let trainer = match self.ignore_key.is_empty() {
-            true => trainer,
-            false => trainer.property("--ignore-key", self.ignore_key.join(",")),
+        let trainer = if self.ignore_key.is_empty() {
+            trainer
+        } else {
+            trainer.property("--ignore-key", self.ignore_key.join(","))
         };
         let trainer = match self.lora {
             Some(_) => trainer.frozen_from(self.model.display().to_string()),
@@ -330,18 +331,14 @@ impl Text {
                 validation.len()
             );
         }
-        if self.run.range_test {
-            let found = (self.run).find_rate(&trainer, step, train, Some(values), &out);
-            return fitted(&self.run, found, &stop);
-        }
-        let TrainingStep {
-            task,
-            model,
-            optimizer,
-            ..
-        } = step;
-        let result = trainer.fit_from(task, model, values, optimizer, train, validation);
-        let fitted = fitted(&self.run, result, &stop)?;
+        let data = (train, validation);
+        let fitted = match self
+            .run
+            .fit(&trainer, step, data, Some(values), &out, &stop)?
+        {
+            ControlFlow::Continue(fitted) => fitted,
+            ControlFlow::Break(code) => return Ok(code),
+        };
         let code = finish(&self.run, &fitted, &trainer);
         // Process 0 writes for all, and a development run nothing.
         if trainer.options().out.is_some() {

@@ -1,6 +1,7 @@
 //! `halite train imagenet`: classification of color images in class folders.
 
 use std::{
+    ops::ControlFlow,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -26,7 +27,7 @@ use super::{
     classes::{SaveClasses, say_untrained},
     mixing::{MixingArgs, Sets},
     published::published,
-    run::{Run, epochs, finish, fitted},
+    run::{Run, epochs, finish},
     step_times::StepTimes,
 };
 use crate::cli::step::{RateArgs, default_in_help, training_options};
@@ -229,9 +230,10 @@ impl ClassifierVisitor for Training<'_> {
             .schedule(&command.rate, self.images.sets.train.len())?;
         let options = training_options(&command.run.options.numerics, schedule, None);
         let side = command.framing().side;
-        match classifier.is_transformer {
-            true => self.train(task.adamw_step(side, classifier.net, &options), loaded),
-            false => self.train(task.sgd_step(side, classifier.net, &options), loaded),
+        if classifier.is_transformer {
+            self.train(task.adamw_step(side, classifier.net, &options), loaded)
+        } else {
+            self.train(task.sgd_step(side, classifier.net, &options), loaded)
         }
     }
 }
@@ -258,9 +260,10 @@ impl Training<'_> {
             .property("--side", command.framing().side)
             .property("normalization", step.task.normalization);
         // As before it was one: runs of those versions resume.
-        let trainer = match command.label_smoothing == ClassifyColor::<M>::LABEL_SMOOTHING {
-            true => trainer,
-            false => trainer.property("--label-smoothing", command.label_smoothing),
+        let trainer = if command.label_smoothing == ClassifyColor::<M>::LABEL_SMOOTHING {
+            trainer
+        } else {
+            trainer.property("--label-smoothing", command.label_smoothing)
         };
         let trainer = run.sharded(command.rate.of_run(trainer), count, &step, &train)?;
         let times = command.benchmark.then(StepTimes::default);
@@ -273,28 +276,11 @@ impl Training<'_> {
             None => trainer,
         };
         let trainer = trainer.build()?;
-        if run.range_test {
-            let found = run.find_rate(&trainer, step, train, loaded, &out);
-            return fitted(run, found, &stop);
-        }
-        let TrainingStep {
-            task,
-            model,
-            optimizer,
-            ..
-        } = step;
-        let result = match loaded {
-            Some(values) => trainer.fit_from(
-                task,
-                model,
-                values,
-                optimizer,
-                train,
-                images.sets.validation,
-            ),
-            None => trainer.fit(task, model, optimizer, train, images.sets.validation),
+        let data = (train, images.sets.validation);
+        let fitted = match run.fit(&trainer, step, data, loaded, &out, &stop)? {
+            ControlFlow::Continue(fitted) => fitted,
+            ControlFlow::Break(code) => return Ok(code),
         };
-        let fitted = fitted(run, result, &stop)?;
         let code = finish(run, &fitted, &trainer);
         if let Some(times) = times.filter(|_| run.is_coordinator()) {
             say!("{}", times.summary());

@@ -1,6 +1,6 @@
 //! `halite train mnist` and `halite train digits`: image classification.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{ops::ControlFlow, process::ExitCode, sync::Arc};
 
 use clap::{Args, ValueEnum};
 use halite::{
@@ -12,7 +12,7 @@ use halite::{
 
 use halite_core::ProcessGroup;
 
-use super::run::{Run, epochs, finish, fitted};
+use super::run::{Run, epochs, finish};
 use crate::cli::step::{RateArgs, default_in_help, training_options};
 
 pub(super) const MNIST_EXAMPLES: &str = "\
@@ -214,17 +214,12 @@ impl Classifier {
             .property("--data", name);
         let trainer = run.sharded(self.rate.of_run(trainer), count, &step, &train)?;
         let trainer = trainer.build()?;
-        if run.range_test {
-            let found = run.find_rate(&trainer, step, train, None, &out);
-            return fitted(run, found, &stop);
-        }
         let shown = (0..SHOWN.min(test.len())).collect::<Vec<_>>();
         let shown = test.clone().subset(shown)?;
-        let mut fitted = fitted(
-            run,
-            trainer.fit(step.task, step.model, step.optimizer, train, test),
-            &stop,
-        )?;
+        let mut fitted = match run.fit(&trainer, step, (train, test), None, &out, &stop)? {
+            ControlFlow::Continue(fitted) => fitted,
+            ControlFlow::Break(code) => return Ok(code),
+        };
         if let (Some(out), None, true) = (&trainer.options().out, fitted.stopped_by, run.is_alone())
         {
             let classes =

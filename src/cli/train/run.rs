@@ -2,6 +2,7 @@
 
 use std::{
     env, fs,
+    ops::ControlFlow,
     path::{Path, PathBuf},
     process::ExitCode,
     str::FromStr,
@@ -11,10 +12,10 @@ use std::{
 
 use clap::{Arg, Args, builder::ArgPredicate};
 use halite::{
-    Array, Error, ErrorKind, MeshShape, Param, Result, Tree,
+    Array, Error, ErrorKind, MeshShape, Result, Tree,
     backends::{Accelerator, Driver, OpenOptions, Opened},
     cluster::tell_stopped,
-    data::Dataset,
+    data::{Dataset, ValidationSet},
     fetch,
     models::TrainingStep,
     nn::{Optimizer, Schedule},
@@ -33,7 +34,7 @@ use halite_core::{Client, DeviceId, ProcessGroup};
 use crate::cli::{
     Session,
     config::{SaveConfig, flag_of_config, is_of_this_launch},
-    give_up, launch, open_options, profile,
+    give_up, io_error, launch, open_options, profile,
     step::{RateArgs, ShardingArgs},
     waiting,
 };
@@ -114,14 +115,15 @@ impl Run {
         let opened = accelerator.open_with(&options, bar)?;
         profile::opened(&opened.driver);
         // In a job, the devices of all processes, where the client has them.
-        let mut devices = match self.is_alone() {
-            true => opened.client.local_devices(),
-            false => opened
+        let mut devices = if self.is_alone() {
+            opened.client.local_devices()
+        } else {
+            opened
                 .client
                 .devices()
                 .iter()
                 .map(|device| device.id())
-                .collect(),
+                .collect()
         };
         if let Some(count) = requested {
             if count > devices.len() {
@@ -249,9 +251,10 @@ impl Run {
 
     /// Returns the schedule of a run on this many training samples. A range test replaces the rate.
     pub(super) fn schedule(&self, rate: &RateArgs, samples: usize) -> Result<Schedule> {
-        match self.range_test {
-            true => Ok(rate.constant()),
-            false => rate.schedule(&self.options, samples),
+        if self.range_test {
+            Ok(rate.constant())
+        } else {
+            rate.schedule(&self.options, samples)
         }
     }
 
@@ -289,18 +292,44 @@ impl Run {
         }
     }
 
+    /// Trains a step, from these values if there are some; with `--range-test` finds a learning rate,
+    /// and breaks with the exit code.
+    pub(super) fn fit<K: Task, O: Optimizer>(
+        &self,
+        trainer: &Trainer,
+        step: TrainingStep<K, O>,
+        data: (impl Dataset + 'static, impl ValidationSet),
+        values: Option<<K::Model as Family>::Of<Array>>,
+        out: &Path,
+        stop: &StopFlag,
+    ) -> Result<ControlFlow<ExitCode, Fitted<K>>> {
+        let (train, validation) = data;
+        if self.range_test {
+            let found = self.find_rate(trainer, step, train, values, out);
+            return fitted(self, found, stop).map(ControlFlow::Break);
+        }
+        let TrainingStep {
+            task,
+            model,
+            optimizer,
+            ..
+        } = step;
+        let result = match values {
+            Some(values) => trainer.fit_from(task, model, values, optimizer, train, validation),
+            None => trainer.fit(task, model, optimizer, train, validation),
+        };
+        fitted(self, result, stop).map(ControlFlow::Continue)
+    }
+
     /// Runs the range test of a step, from these values if there are some, and says what it found.
-    pub(super) fn find_rate<K: Task, O: Optimizer>(
+    fn find_rate<K: Task, O: Optimizer>(
         &self,
         trainer: &Trainer,
         step: TrainingStep<K, O>,
         train: impl Dataset + 'static,
         values: Option<<K::Model as Family>::Of<Array>>,
         out: &Path,
-    ) -> Result<ExitCode>
-    where
-        <K::Model as Family>::Of<Param>: Send + Sync,
-    {
+    ) -> Result<ExitCode> {
         let finder = LearningRateFinder::default();
         let TrainingStep {
             task,
@@ -315,10 +344,7 @@ impl Run {
         if !self.is_coordinator() {
             return Ok(ExitCode::SUCCESS);
         }
-        fs::create_dir_all(out).map_err(|error| {
-            let message = format!("cannot create the directory {}", out.display());
-            Error::new(ErrorKind::Io, "range test", message).caused_by(error)
-        })?;
+        fs::create_dir_all(out).map_err(io_error("range test", "create the directory", out))?;
         let plot = out.join("range-test.svg");
         found.plot(&plot)?;
         say!("{found}");
@@ -337,10 +363,7 @@ impl Run {
         devices: usize,
         step: &TrainingStep<K, O>,
         train: &Arc<impl Dataset + 'static>,
-    ) -> Result<TrainerBuilder>
-    where
-        <K::Model as Family>::Of<Param>: Send + Sync,
-    {
+    ) -> Result<TrainerBuilder> {
         let one = |mesh: &MeshShape| trainer.clone().mesh(mesh.clone());
         if !self.sharding.is_auto() {
             let trainer = self.sharding.axes().map_or_else(|| trainer.clone(), one);
@@ -372,7 +395,7 @@ impl Run {
 
 /// Returns the result of a training. Ends the process after a cancellation or a timeout, because
 /// dropping the client would block on the compiler or device that hangs.
-pub(super) fn fitted<T>(run: &Run, result: Result<T>, stop: &StopFlag) -> Result<T> {
+fn fitted<T>(run: &Run, result: Result<T>, stop: &StopFlag) -> Result<T> {
     result.inspect_err(|error| {
         if matches!(
             error.kind(),

@@ -2,7 +2,12 @@
 
 mod corpus;
 
-use std::{process::ExitCode, sync::Arc};
+use std::{
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use clap::{Args, ValueEnum};
 use halite::{
@@ -13,13 +18,13 @@ use halite::{
     },
     models::{GenerationOptions, Generator, LanguageModel, Sampling, TrainingStep},
     nn::{AdamW, Positions, TransformerConfig},
-    train::{Fitted, flags::positive, signals::StopFlag},
+    train::{Fitted, TrainerBuilder, flags::positive, signals::StopFlag},
 };
 use halite_core::ProcessGroup;
 use indicatif::HumanCount;
 
 use self::corpus::{Corpus, Source, TokenizerKind, described, source};
-use super::run::{Run, epochs, finish, fitted};
+use super::run::{Run, epochs, finish};
 use crate::cli::{
     step::{RateArgs, TransformerArgs, default_in_help, training_options},
     waiting,
@@ -95,27 +100,11 @@ impl Text {
         let corpus = self.corpus()?;
         let (client, devices) = self.run.open()?;
         let count = devices.len();
-        let tokenizer = self.tokenizer.to_possible_value().expect("named");
-        let tokenizer = tokenizer.get_name();
-        let out = self
-            .run
-            .out(&format!("{}-{}-{tokenizer}", self.data, self.model.0));
+        let out = self.out();
         let stop = StopFlag::new();
         let step = self.training_step(&corpus.config, corpus.train.len())?;
-        let trainer = self
-            .run
-            .trainer(&client, devices, &out, &stop, &step)
-            .property("--model", &self.model.0)
-            .property("--data", &self.data)
-            .property("--tokenizer", tokenizer)
-            .property("--steps", corpus.per_epoch)
-            .property("--validation", self.validation)
-            .property("tokenizer", described(&corpus.tokenizer));
-        let shape = shape_of(&corpus.config).into_iter();
-        let trainer = shape.fold(trainer, |trainer, (name, value)| {
-            trainer.property(name, value)
-        });
-        let trainer = self.rate.of_run(trainer);
+        let trainer = self.run.trainer(&client, devices, &out, &stop, &step);
+        let trainer = self.with_properties(trainer, &corpus);
         let trainer = self
             .run
             .sharded(trainer, count, &step, &corpus.train)?
@@ -137,43 +126,60 @@ impl Text {
                 validation.len()
             );
         }
-        if self.run.range_test {
-            let found = self.run.find_rate(&trainer, step, train, None, &out);
-            return fitted(&self.run, found, &stop);
-        }
-        let mut fitted = fitted(
-            &self.run,
-            trainer.fit(step.task, step.model, step.optimizer, train, validation),
-            &stop,
-        )?;
-
+        let mut fitted =
+            match self
+                .run
+                .fit(&trainer, step, (train, validation), None, &out, &stop)?
+            {
+                ControlFlow::Continue(fitted) => fitted,
+                ControlFlow::Break(code) => return Ok(code),
+            };
         let code = finish(&self.run, &fitted, &trainer);
         // A program on the devices of several processes runs in all of them.
-        let is_shared = !client.addresses(trainer.mesh().devices());
-        let samples = self.sample > 0 && fitted.stopped_by.is_none();
-        let text = match samples && (is_coordinator || is_shared) {
-            true => Some(self.generated(&client, &fitted, &tokenizer, &prompt)?),
-            false => None,
-        };
+        let runs_here = is_coordinator || !client.addresses(trainer.mesh().devices());
+        let samples = self.sample > 0 && fitted.stopped_by.is_none() && runs_here;
+        let text = samples.then(|| self.generated(&client, &fitted, &tokenizer, &prompt));
+        let text = text.transpose()?;
         if !is_coordinator {
             return Ok(code);
         }
-        let writes = trainer.options().out.is_some();
-        if writes {
+        let out = trainer.options().out.as_ref().map(|_| &*out);
+        if let Some(out) = out {
             tokenizer.save(&out.join("tokenizer.json"))?;
         }
         if fitted.stopped_by.is_none() {
             say_perplexity(&fitted);
             if let Some(text) = text {
-                if writes {
-                    write(out.join("sample.txt"), &text)?;
-                    fitted.report.samples.push(("Sample".into(), text.clone()));
-                    fitted.report.write_to(&out)?;
-                }
-                say!("\n{text}");
+                write_sample(&mut fitted, text, out)?;
             }
         }
         Ok(code)
+    }
+
+    /// The trainer with the properties that a resumed run must share.
+    fn with_properties(&self, trainer: TrainerBuilder, corpus: &Corpus) -> TrainerBuilder {
+        let trainer = trainer
+            .property("--model", &self.model.0)
+            .property("--data", &self.data)
+            .property("--tokenizer", self.tokenizer_name())
+            .property("--steps", corpus.per_epoch)
+            .property("--validation", self.validation)
+            .property("tokenizer", described(&corpus.tokenizer));
+        let shape = shape_of(&corpus.config).into_iter();
+        let trainer = shape.fold(trainer, |trainer, (name, value)| {
+            trainer.property(name, value)
+        });
+        self.rate.of_run(trainer)
+    }
+
+    fn tokenizer_name(&self) -> String {
+        let name = self.tokenizer.to_possible_value().expect("named");
+        name.get_name().to_owned()
+    }
+
+    fn out(&self) -> PathBuf {
+        let tokenizer = self.tokenizer_name();
+        (self.run).out(&format!("{}-{}-{tokenizer}", self.data, self.model.0))
     }
 
     /// Generates a sample of text that continues the prompt.
@@ -223,12 +229,28 @@ impl Text {
     }
 }
 
+/// Prints a generated text, after it is written to the directory of the run.
+fn write_sample(
+    fitted: &mut Fitted<LanguageModel>,
+    text: String,
+    out: Option<&Path>,
+) -> Result<()> {
+    if let Some(out) = out {
+        write(out.join("sample.txt"), &text)?;
+        fitted.report.samples.push(("Sample".into(), text.clone()));
+        fitted.report.write_to(out)?;
+    }
+    say!("\n{text}");
+    Ok(())
+}
+
 /// Prints the perplexity of the validation data, or of the training where nothing was validated.
 fn say_perplexity(fitted: &Fitted<LanguageModel>) {
     let report = &fitted.report;
-    let of = match report.metrics == report.train_metrics {
-        true => " in training",
-        false => "",
+    let of = if report.metrics == report.train_metrics {
+        " in training"
+    } else {
+        ""
     };
     if let Some(loss) = report.metrics.get("loss") {
         say!(

@@ -130,6 +130,17 @@ impl Checkpointing {
             }
         }
     }
+
+    /// The ranking with a checkpoint of this step, and whether it is the best one.
+    fn ranked(&self, run: &Run, score: Option<f64>) -> (Ranking, bool) {
+        let (mode, most) = (self.saving.mode(), self.saving.most());
+        match score {
+            Some(score) => self.ranking.with(run.step, score, mode, most),
+            // All are kept, also those without a value.
+            None if most == usize::MAX => self.ranking.with(run.step, f64::NAN, mode, most),
+            None => (self.ranking.clone(), false),
+        }
+    }
 }
 
 /// Describes that there is no checkpoint.
@@ -172,18 +183,7 @@ impl Callback for Checkpointing {
         self.finish_before(run.step)?;
         self.saving.saved_now(run);
         let score = self.saving.score(run);
-        let (ranking, is_best) = match score {
-            Some(score) => {
-                let (mode, most) = (self.saving.mode(), self.saving.most());
-                self.ranking.with(run.step, score, mode, most)
-            }
-            // All are kept, also those without a value.
-            None if self.saving.most() == usize::MAX => {
-                let mode = self.saving.mode();
-                self.ranking.with(run.step, f64::NAN, mode, usize::MAX)
-            }
-            None => (self.ranking.clone(), false),
-        };
+        let (ranking, is_best) = self.ranked(run, score);
         let json = |error: serde_json::Error| {
             let message = "the state of the run cannot be written as JSON";
             Error::new(ErrorKind::Internal, "checkpoint", message).caused_by(error)

@@ -114,9 +114,10 @@ impl Savers {
                 host,
                 is_out_of_memory,
             }) => {
-                let kind = match is_out_of_memory {
-                    true => ErrorKind::OutOfMemory,
-                    false => ErrorKind::Io,
+                let kind = if is_out_of_memory {
+                    ErrorKind::OutOfMemory
+                } else {
+                    ErrorKind::Io
                 };
                 let message = format!("process {rank} on {host}: {message}");
                 Err(Error::new(kind, OP, message))

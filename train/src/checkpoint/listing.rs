@@ -162,11 +162,12 @@ pub(super) fn read_best(dir: &Path) -> Result<Option<Best>> {
     let marked = |pointer: BestPointer| {
         let folder = dir.join(pointer.folder);
         Best {
-            path: match folder.is_dir() {
-                true => folder,
-                false => Some(weights_of(&folder))
+            path: if folder.is_dir() {
+                folder
+            } else {
+                Some(weights_of(&folder))
                     .filter(|file| file.is_file())
-                    .unwrap_or(folder),
+                    .unwrap_or(folder)
             },
             step: pointer.step,
             metric: pointer.by.metric,

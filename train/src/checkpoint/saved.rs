@@ -334,17 +334,19 @@ impl Saved {
         let mut names = HashSet::new();
         let twice = wanted.iter().filter(|(name, _)| !names.insert(&**name));
         differences.extend(twice.map(|(name, _)| format!("`{name}` is wanted twice")));
-        match differences.is_empty() {
-            true => Ok(()),
-            false => Err(self.mismatch(&differences)),
+        if differences.is_empty() {
+            Ok(())
+        } else {
+            Err(self.mismatch(&differences))
         }
     }
 
     /// A file has arrays alone.
     fn kind(&self) -> &'static str {
-        match self.path.is_file() {
-            true => "file",
-            false => "checkpoint",
+        if self.path.is_file() {
+            "file"
+        } else {
+            "checkpoint"
         }
     }
 

@@ -182,15 +182,16 @@ impl CheckpointStore {
         let types: Vec<TensorType> = snapshot.arrays.iter().map(|(_, ty)| ty.clone()).collect();
         self.writer.write(snapshot, |index| {
             let (array, expected) = (array(index)?, &types[index]);
-            match array.ty() == expected {
-                true => Ok(array),
-                false => Err(Error::invalid(
+            if array.ty() == expected {
+                Ok(array)
+            } else {
+                Err(Error::invalid(
                     OP,
                     format!(
                         "array {index} is {}, the snapshot says {expected}",
                         array.ty()
                     ),
-                )),
+                ))
             }
         })
     }

@@ -205,9 +205,10 @@ struct Source {
 
 impl Source {
     fn take(&mut self, wanted: &[(String, TensorType)]) -> Result<Vec<HostArray>> {
-        match self.is_model {
-            true => self.saved.take_some(wanted),
-            false => self.saved.take_all(wanted),
+        if self.is_model {
+            self.saved.take_some(wanted)
+        } else {
+            self.saved.take_all(wanted)
         }
     }
 
@@ -228,18 +229,22 @@ fn find<T: Tree<Leaf: TypedLeaf>>(
     like: &T,
     path: &Path,
 ) -> Result<(Source, Vec<(String, TensorType)>)> {
-    let saved = match path.is_dir() {
-        true => Saved::of_run(path)?,
-        false => Saved::of_file(path)?,
+    let saved = if path.is_dir() {
+        Saved::of_run(path)?
+    } else {
+        Saved::of_file(path)?
     };
     // A file may be one of weights that a run keeps.
     let first = like.named().into_iter().next().map(|(path, _)| path);
     let has = |name: &str| saved.arrays().any(|(array, _)| array == name);
     let is_of_run = |path: String| !has(name_of(&path)) && has(&format!("model.{path}"));
     let is_model = path.is_dir() || first.is_some_and(is_of_run);
-    let name = |path: String| match is_model {
-        true => format!("model.{path}"),
-        false => name_of(&path).to_string(),
+    let name = |path: String| {
+        if is_model {
+            format!("model.{path}")
+        } else {
+            name_of(&path).to_string()
+        }
     };
     let leaves = like.named().into_iter();
     let wanted = leaves.map(|(path, leaf)| (name(path), leaf.ty().clone()));

@@ -12,22 +12,14 @@ use halite_nn::{ArraySpec, Jit, Optimizer, rng};
 
 use super::{Fit, LoopState, messages::left_out, meter::Meter, state::Validated};
 use crate::{
-    MetricValues, Task,
-    callback::Run,
-    checkpoint::RunPosition,
-    in_flight::InFlight,
-    measured::Measured,
-    processes::Agreement,
-    programs::{ModelParams, RunState},
+    MetricValues, Task, callback::Run, checkpoint::RunPosition, in_flight::InFlight,
+    measured::Measured, processes::Agreement, programs::RunState,
 };
 
 /// Time between two looks at a compiler's thread.
 const COMPILE_POLL: Duration = Duration::from_millis(2);
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Fit<'_, K, O> {
     /// Compiles the training step, and initializes or restores the state meanwhile.
     pub(super) fn begin(&mut self) -> Result<LoopState<K, O>> {
         let options = &self.trainer.options;
@@ -57,7 +49,7 @@ where
             progress.message(&left_out);
         }
         progress.waiting_for("compiling the training step");
-        let mut now = match self.saved.take() {
+        let now = match self.saved.take() {
             Some(saved) => self.restore(saved)?,
             None => self.initialize()?,
         };
@@ -79,12 +71,6 @@ where
         if has_steps && self.callbacks.checkpointing.is_some() {
             // Its choice is printed before the first step.
             self.choose_mode()?;
-        }
-        // No process starts a step before all have compiled it.
-        self.agree(&mut now)?;
-        if now.run.resumed_from_step.is_some() {
-            // Several processes use the time that they agreed on: each has its own clock.
-            now.validated.seconds = now.seconds();
         }
         Ok(now)
     }

@@ -6,36 +6,27 @@ use halite_core::{
 };
 use halite_nn::{Optimizer, optim::averaged};
 
-use super::{Fit, LoopState, lost};
-use crate::{
-    Task,
-    programs::{ModelParams, RunState},
-};
+use super::{Fit, TrainingLoop, lost};
+use crate::{Task, programs::RunState};
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O> {
     /// Gives the state the factor of learning rates that a callback has set, if one has since the
     /// last step.
-    pub(super) fn set_rate_factor(&self, now: &mut LoopState<K, O>) -> Result<()> {
-        let Some(factor) = now.run.new_rate_factor.take() else {
+    pub(super) fn set_rate_factor(&mut self) -> Result<()> {
+        let Some(factor) = self.now.run.new_rate_factor.take() else {
             return Ok(());
         };
-        let (state, _) = now.live.as_mut().ok_or_else(lost)?;
+        let (state, _) = self.now.live.as_mut().ok_or_else(lost)?;
         if let Some(leaf) = &mut state.rate_factor {
-            let sharding = Sharding::replicated(&self.trainer.mesh);
+            let sharding = Sharding::replicated(&self.fit.trainer.mesh);
             let host = HostArray::scalar(factor as f32);
-            *leaf = Array::upload(&self.trainer.client, &host, &sharding)?;
+            *leaf = Array::upload(&self.fit.trainer.client, &host, &sharding)?;
         }
         Ok(())
     }
 }
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Fit<'_, K, O> {
     /// Calls `with` with the model that is validated: that of the averages, if there are any.
     pub(super) fn with_validated<R>(
         &self,

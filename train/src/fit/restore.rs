@@ -2,22 +2,16 @@
 
 use std::sync::Arc;
 
-use halite_core::{Array, Result, tree::Tree};
+use halite_core::{Array, Client, Result, tree::Tree};
 use halite_nn::Optimizer;
 
 use super::{Fit, LoopState, frozen, messages::resumed, meter::Sum};
-use crate::{
-    Task, checkpoint::RunPosition, processes::ResumeFrom, programs::ModelParams, resume,
-    window::WINDOW,
-};
+use crate::{Task, checkpoint::RunPosition, processes::ResumeFrom, resume, window::WINDOW};
 
 /// Bytes on the host that may wait for the device while a state is restored.
 const UPLOADING: usize = 64 << 20;
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Fit<'_, K, O> {
     /// Restores the run to the position at which `saved` was written.
     pub(super) fn restore(&mut self, mut saved: ResumeFrom) -> Result<LoopState<K, O>> {
         let position = saved.position;
@@ -33,42 +27,11 @@ where
         }
         let saved_size = saved.metadata.identity.samples_per_step();
         let batch = self.batch_to_resume_at(position, saved_size);
-        let (programs, mesh) = (&self.programs, &self.trainer.mesh);
-        let specs = resume::array_specs(programs, mesh);
-        let types = resume::array_types(saved.window.as_ref(), programs, mesh);
-        let extras = std::mem::take(&mut saved.metadata.extras);
         let client = self.trainer.client.unattributed();
-        let (mut arrays, mut uploading, mut skipped_before) = (Vec::<Array>::new(), 0, 0);
-        saved.take_each(processes, &types, |index, host| {
-            let (name, spec) = &specs[index];
-            let host = match &**name {
-                WINDOW => {
-                    let metrics = &self.programs.train_metrics;
-                    let (window, skipped) = metrics.continued(&host, &extras)?;
-                    skipped_before = skipped;
-                    window
-                }
-                _ => match &programs.divided {
-                    Some(divided) => divided.shard(name, host)?,
-                    None => host,
-                },
-            };
-            uploading += host.bytes().len();
-            arrays.push(Array::upload_as(
-                &client,
-                &Arc::new(host),
-                &spec.sharding,
-                spec.stored,
-            )?);
-            if uploading > UPLOADING {
-                arrays.iter().try_for_each(Array::wait)?;
-                uploading = 0;
-            }
-            Ok(())
-        })?;
+        let (mut arrays, skipped_before) = self.uploaded(&client, &mut saved)?;
         let window = arrays.pop().expect("the window is the last of the specs");
         let arrays = match self.values.take() {
-            Some(values) => frozen::with_values::<K, O>(programs, &client, arrays, values)?,
+            Some(values) => frozen::with_values::<K, O>(&self.programs, &client, arrays, values)?,
             None => arrays,
         };
         let metadata = saved.metadata;
@@ -103,6 +66,45 @@ where
             .progress
             .message(&resumed(position, metadata.seconds, options));
         Ok(now)
+    }
+
+    /// The arrays of a checkpoint on the devices, of which the window is the last, and the steps that
+    /// were skipped in the window.
+    fn uploaded(&self, client: &Client, saved: &mut ResumeFrom) -> Result<(Vec<Array>, u64)> {
+        let (programs, mesh) = (&self.programs, &self.trainer.mesh);
+        let processes = self.trainer.processes.as_ref();
+        let specs = resume::array_specs(programs, mesh);
+        let types = resume::array_types(saved.window.as_ref(), programs, mesh);
+        let extras = std::mem::take(&mut saved.metadata.extras);
+        let (mut arrays, mut uploading, mut skipped_before) = (Vec::<Array>::new(), 0, 0);
+        saved.take_each(processes, &types, |index, host| {
+            let (name, spec) = &specs[index];
+            let host = match &**name {
+                WINDOW => {
+                    let metrics = &self.programs.train_metrics;
+                    let (window, skipped) = metrics.continued(&host, &extras)?;
+                    skipped_before = skipped;
+                    window
+                }
+                _ => match &programs.divided {
+                    Some(divided) => divided.shard(name, host)?,
+                    None => host,
+                },
+            };
+            uploading += host.bytes().len();
+            arrays.push(Array::upload_as(
+                client,
+                &Arc::new(host),
+                &spec.sharding,
+                spec.stored,
+            )?);
+            if uploading > UPLOADING {
+                arrays.iter().try_for_each(Array::wait)?;
+                uploading = 0;
+            }
+            Ok(())
+        })?;
+        Ok((arrays, skipped_before))
     }
 
     /// The step of the epoch to continue with: after a change of the samples of a step, the one with

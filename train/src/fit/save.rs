@@ -5,14 +5,13 @@ use std::time::Duration;
 use halite_core::{Array, Error, ErrorKind, HostArray, Pending, Result, tree::Tree};
 use halite_nn::{ArraySpec, Optimizer, Processes};
 
-use super::{Fit, LoopState, lost, whole::WholeArrays};
+use super::{Fit, LoopState, TrainingLoop, lost, whole::WholeArrays};
 use crate::{
     Task,
     callback::{PendingCheckpoint, StateArrays},
     callbacks::Checkpointing,
-    checkpoint::{Exact, Share, SpareMemory, StateStream, parts_of},
+    checkpoint::{Exact, Share, SpareMemory, StateServer, StateStream, parts_of},
     processes::{all_agree, check_replicas, patience_of_files},
-    programs::ModelParams,
     resume::{Metadata, array_specs, held_arrays},
     waits::Limits,
     window::WINDOW,
@@ -54,6 +53,15 @@ fn copies(
     Ok(copies)
 }
 
+/// A stream of these arrays, and what serves it.
+fn streamed(whole: &WholeArrays, chosen: &[usize]) -> (StateStream, StateServer) {
+    let types = chosen.iter().map(|&index| {
+        let (path, array) = whole.named(index);
+        (path.to_string(), array.ty().clone())
+    });
+    StateStream::new(types.collect())
+}
+
 /// Waits until all processes of a job are here.
 fn meet(
     processes: Option<&Processes>,
@@ -76,98 +84,241 @@ fn available_memory() -> Option<u64> {
 /// The message of the chosen mode.
 fn saving(bytes: u64, copies: bool) -> String {
     let megabytes = bytes as f64 / 1e6;
-    match copies {
-        true => format!(
+    if copies {
+        format!(
             "checkpoints: {megabytes:.1} MB, copied to host memory and written while training continues"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "checkpoints: {megabytes:.1} MB, streamed to the disk while training waits \
              (`--checkpoint-mode copy` takes as much host memory, and training continues)"
-        ),
+        )
     }
 }
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O> {
     /// Saves a checkpoint if a callback has requested one.
-    pub(super) fn save_if_requested(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
-        if now.run.save_requested {
-            self.save(now)?;
+    pub(super) fn save_if_requested(&mut self) -> Result<()> {
+        if self.now.run.save_requested {
+            self.save()?;
         }
         Ok(())
     }
 
     /// Saves the steps that were done before the run was asked to stop, if there are any.
-    pub(super) fn save_stopped(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
-        if now.run.step == now.first {
+    pub(super) fn save_stopped(&mut self) -> Result<()> {
+        if self.now.run.step == self.now.first {
             return Ok(());
         }
-        self.save_settled(now)?;
+        self.save_settled()?;
         // The devices are done; copies of the state that do not arrive either must not block the
         // end of the process.
-        self.give_up_copies(now);
+        self.give_up_copies();
         Ok(())
     }
 
     /// Saves after the steps that are queued are done: the state on a device that hangs cannot be
     /// saved.
-    fn save_settled(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
-        now.in_flight.settle(u64::MAX, &|| self.stop.is_set())?;
-        self.save(now)
+    fn save_settled(&mut self) -> Result<()> {
+        self.now
+            .in_flight
+            .settle(u64::MAX, &|| self.fit.stop.is_set())?;
+        self.save()
     }
 
-    fn give_up_copies(&self, now: &LoopState<K, O>) {
-        self.give_up_waiting(time_of_copies(now));
+    fn give_up_copies(&self) {
+        self.fit.give_up_waiting(time_of_copies(&self.now));
     }
 
     /// Takes the metrics of the steps of an epoch that did not end, the last of which are in a
     /// window that is still on the device.
-    pub(super) fn measure_unfinished(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
-        self.collect_all(now)?;
-        let window = now.live()?.1.fetch()?;
-        if window.wait_ready(time_of_copies(now)) {
-            let (means, skipped) = now.meter.means_with(&window.wait()?)?;
-            now.run.train_metrics = means;
-            now.skipped_in_window = skipped;
+    pub(super) fn measure_unfinished(&mut self) -> Result<()> {
+        self.collect_all()?;
+        let window = self.now.live()?.1.fetch()?;
+        if window.wait_ready(time_of_copies(&self.now)) {
+            let (means, skipped) = self.now.meter.means_with(&window.wait()?)?;
+            self.now.run.train_metrics = means;
+            self.now.skipped_in_window = skipped;
             return Ok(());
         }
-        now.run.train_metrics = now.meter.means();
+        self.now.run.train_metrics = self.now.meter.means();
         halite_core::warning!("the metrics of the last steps did not arrive in time");
         Ok(())
     }
 
     /// Gives up copies of the state from a device that missed its deadline.
-    pub(super) fn give_up_device(&self, now: &LoopState<K, O>) {
-        self.give_up_waiting(now.in_flight.limits().grace().min(LAST_COPIES));
-    }
-
-    fn give_up_waiting(&self, grace: Duration) {
-        if let Some(checkpointing) = &self.callbacks.checkpointing {
-            checkpointing.give_up_waiting(grace);
-        }
+    pub(super) fn give_up_device(&self) {
+        self.fit
+            .give_up_waiting(self.now.in_flight.limits().grace().min(LAST_COPIES));
     }
 
     /// Saves the steps before an `error` of the data, the validation or a callback, which it
     /// returns.
-    pub(super) fn save_before(&mut self, now: &mut LoopState<K, O>, error: Error) -> Error {
-        now.has_failed = true;
+    pub(super) fn save_before(&mut self, error: Error) -> Error {
+        self.now.has_failed = true;
         // Of several processes the others are in a step that waits for this one, and cannot save. A
         // checkpoint without training would only keep a corrected run out of its directory.
-        if self.trainer.processes.is_some() || now.run.step == 0 {
+        if self.fit.trainer.processes.is_some() || self.now.run.step == 0 {
             return error;
         }
-        let saved = self.save_settled(now).and_then(|()| {
-            self.give_up_copies(now);
-            self.callbacks.finish_saving()
+        let saved = self.save_settled().and_then(|()| {
+            self.give_up_copies();
+            self.fit.callbacks.finish_saving()
         });
         // The first of two errors explains more.
         if let Err(second) = saved {
-            let step = now.run.step;
+            let step = self.now.run.step;
             halite_core::warning!("no checkpoint of step {step} was saved either: {second}");
         }
         error
+    }
+
+    /// Brings everything up to the current position, and ends the checkpoint before.
+    fn prepare_save(&mut self) -> Result<()> {
+        // The previous checkpoint waits for its steps.
+        if let Some(saved) = self.now.saved_at {
+            self.now
+                .in_flight
+                .settle(saved.step, &|| self.fit.stop.is_set())?;
+        }
+        if let Some(checkpointing) = &mut self.fit.callbacks.checkpointing {
+            checkpointing.finish_before(self.now.run.step)?;
+        }
+        // The sums in the checkpoint must cover exactly the steps before it.
+        self.collect_all()?;
+        // Set since the last step, also by the metrics just collected: the steps after a resume have
+        // it.
+        self.set_rate_factor()?;
+        if !self.fit.saves_copies() {
+            // A device that hangs does so in one of the steps.
+            self.now
+                .in_flight
+                .settle(u64::MAX, &|| self.fit.stop.is_set())?;
+        }
+        self.check_replicas()?;
+        self.fit.take_digest();
+        Ok(())
+    }
+
+    /// Starts a checkpoint of the current position. Its arrays are copied to the host and written
+    /// while steps continue.
+    pub(super) fn save(&mut self) -> Result<()> {
+        self.now.run.save_requested = false;
+        let position = self.now.run.position();
+        if self.fit.callbacks.checkpointing.is_none() || self.now.saved_at == Some(position) {
+            return Ok(());
+        }
+        self.prepare_save()?;
+        let metadata = self.metadata()?;
+        let spare = self
+            .fit
+            .callbacks
+            .checkpointing
+            .as_ref()
+            .map(Checkpointing::spare);
+        let (state, window) = self.now.live.as_ref().ok_or_else(lost)?;
+        let mut named = state.named();
+        named.retain(|(path, _)| !self.fit.programs.left_out.contains(path));
+        named.push((WINDOW.to_string(), window));
+        let share = self.fit.share();
+        let chosen: Vec<usize> = match &share {
+            Some(share) => share.parts.iter().map(|part| part.array).collect(),
+            None => (0..named.len()).collect(),
+        };
+        let (limits, stop) = (*self.now.in_flight.limits(), || self.fit.stop.is_set());
+        let order = (share.as_ref()).map_or_else(|| chosen.clone(), Share::order);
+        let mut whole = WholeArrays::new(self.fit.gather.as_ref(), named, order, limits, &stop);
+        let (arrays, server) = if self.fit.saves_copies() {
+            let copies = copies(&mut whole, &chosen, spare)?;
+            (StateArrays::Copied(copies), None)
+        } else {
+            let (stream, server) = streamed(&whole, &chosen);
+            (StateArrays::Streamed(stream), Some(server))
+        };
+        let mut checkpoint = PendingCheckpoint::new(position, arrays, share, metadata);
+        self.fit
+            .callbacks
+            .notify(&mut self.now.run, |callback, run| {
+                callback.on_checkpoint(run, &mut checkpoint)?;
+                if let Some(state) = callback.state() {
+                    checkpoint.callbacks.insert(callback.name(), state);
+                }
+                Ok(())
+            })?;
+        drop(checkpoint);
+        if let Some(server) = server {
+            // The next step waits for the others only for the time of a step.
+            let processes = self.fit.trainer.processes.as_ref();
+            meet(
+                processes,
+                "start of a streamed checkpoint",
+                Processes::patience,
+            )?;
+            server.serve(|index| whole.copy(chosen[index], None));
+            whole.finish()?;
+            meet(processes, "streamed checkpoint", patience_of_files)?;
+        }
+        self.now.saved_at = Some(position);
+        Ok(())
+    }
+
+    /// Compares the copies of the state in the processes of a job, if the user wants that.
+    fn check_replicas(&mut self) -> Result<()> {
+        let processes = self.fit.trainer.processes.as_ref();
+        let Some(processes) = processes.filter(|_| self.fit.trainer.options.check_replicas) else {
+            return Ok(());
+        };
+        self.now
+            .in_flight
+            .settle(u64::MAX, &|| self.fit.stop.is_set())?;
+        let divided = self.fit.programs.divided.as_ref();
+        let is_copy = |path: &str, array: &Array| {
+            divided.is_none_or(|divided| divided.range(path, array.ty().elements()).is_none())
+                && (self.fit.gather.is_none() || array.sharding().spec().is_replicated())
+        };
+        let mut copies = self.now.live()?.0.named();
+        copies.retain(|(path, array)| is_copy(path, array));
+        check_replicas(processes, &copies)
+    }
+
+    fn metadata(&self) -> Result<serde_json::Map<String, serde_json::Value>> {
+        let metadata = Metadata {
+            identity: self.fit.identity.identity().clone(),
+            measured: self.measured(),
+            seconds: self.now.run.seconds(),
+            validated: self.now.validated.step,
+            skipped: self.now.run.skipped,
+            rate_factor: Exact(self.now.run.rate_factor),
+            extras: self.fit.programs.train_metrics.extras(),
+            metrics: self
+                .now
+                .meter
+                .names()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            sums: (self.now.meter)
+                .sums
+                .iter()
+                .map(|sum| (Exact(sum.total), Exact(sum.weight)))
+                .collect(),
+            callbacks: Default::default(),
+        };
+        match serde_json::to_value(metadata) {
+            Ok(serde_json::Value::Object(map)) => Ok(map),
+            other => {
+                let message = format!("the state of the run is not a JSON object: {other:?}");
+                Err(Error::new(ErrorKind::Internal, "checkpoint", message))
+            }
+        }
+    }
+}
+
+impl<K: Task, O: Optimizer> Fit<'_, K, O> {
+    fn give_up_waiting(&self, grace: Duration) {
+        if let Some(checkpointing) = &self.callbacks.checkpointing {
+            checkpointing.give_up_waiting(grace);
+        }
     }
 
     /// True if saves copy the state and steps continue; false if they stream it and steps wait.
@@ -222,112 +373,6 @@ where
         }
     }
 
-    /// Brings everything up to the current position, and ends the checkpoint before.
-    fn prepare_save(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
-        // The previous checkpoint waits for its steps.
-        if let Some(saved) = now.saved_at {
-            now.in_flight.settle(saved.step, &|| self.stop.is_set())?;
-        }
-        if let Some(checkpointing) = &mut self.callbacks.checkpointing {
-            checkpointing.finish_before(now.run.step)?;
-        }
-        // The sums in the checkpoint must cover exactly the steps before it.
-        self.collect_all(now)?;
-        // Set since the last step, also by the metrics just collected: the steps after a resume have
-        // it.
-        self.set_rate_factor(now)?;
-        if !self.saves_copies() {
-            // A device that hangs does so in one of the steps.
-            now.in_flight.settle(u64::MAX, &|| self.stop.is_set())?;
-        }
-        self.check_replicas(now)?;
-        self.take_digest();
-        Ok(())
-    }
-
-    /// Starts a checkpoint of the current position. Its arrays are copied to the host and written
-    /// while steps continue.
-    pub(super) fn save(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
-        now.run.save_requested = false;
-        let position = now.run.position();
-        if self.callbacks.checkpointing.is_none() || now.saved_at == Some(position) {
-            return Ok(());
-        }
-        self.prepare_save(now)?;
-        let metadata = self.metadata(now)?;
-        let spare = self
-            .callbacks
-            .checkpointing
-            .as_ref()
-            .map(Checkpointing::spare);
-        let (state, window) = now.live.as_ref().ok_or_else(lost)?;
-        let mut named = state.named();
-        named.retain(|(path, _)| !self.programs.left_out.contains(path));
-        named.push((WINDOW.to_string(), window));
-        let share = self.share();
-        let chosen: Vec<usize> = match &share {
-            Some(share) => share.parts.iter().map(|part| part.array).collect(),
-            None => (0..named.len()).collect(),
-        };
-        let (limits, stop) = (*now.in_flight.limits(), || self.stop.is_set());
-        let order = (share.as_ref()).map_or_else(|| chosen.clone(), Share::order);
-        let mut whole = WholeArrays::new(self.gather.as_ref(), named, order, limits, &stop);
-        let (arrays, server) = match self.saves_copies() {
-            true => (
-                StateArrays::Copied(copies(&mut whole, &chosen, spare)?),
-                None,
-            ),
-            false => {
-                let types = chosen.iter().map(|&index| {
-                    let (path, array) = whole.named(index);
-                    (path.to_string(), array.ty().clone())
-                });
-                let (stream, server) = StateStream::new(types.collect());
-                (StateArrays::Streamed(stream), Some(server))
-            }
-        };
-        let mut checkpoint = PendingCheckpoint::new(position, arrays, share, metadata);
-        self.callbacks.notify(&mut now.run, |callback, run| {
-            callback.on_checkpoint(run, &mut checkpoint)?;
-            if let Some(state) = callback.state() {
-                checkpoint.callbacks.insert(callback.name(), state);
-            }
-            Ok(())
-        })?;
-        drop(checkpoint);
-        if let Some(server) = server {
-            // The next step waits for the others only for the time of a step.
-            let processes = self.trainer.processes.as_ref();
-            meet(
-                processes,
-                "start of a streamed checkpoint",
-                Processes::patience,
-            )?;
-            server.serve(|index| whole.copy(chosen[index], None));
-            whole.finish()?;
-            meet(processes, "streamed checkpoint", patience_of_files)?;
-        }
-        now.saved_at = Some(position);
-        Ok(())
-    }
-
-    /// Compares the copies of the state in the processes of a job, if the user wants that.
-    fn check_replicas(&self, now: &mut LoopState<K, O>) -> Result<()> {
-        let processes = self.trainer.processes.as_ref();
-        let Some(processes) = processes.filter(|_| self.trainer.options.check_replicas) else {
-            return Ok(());
-        };
-        now.in_flight.settle(u64::MAX, &|| self.stop.is_set())?;
-        let divided = self.programs.divided.as_ref();
-        let is_copy = |path: &str, array: &Array| {
-            divided.is_none_or(|divided| divided.range(path, array.ty().elements()).is_none())
-                && (self.gather.is_none() || array.sharding().spec().is_replicated())
-        };
-        let mut copies = now.live()?.0.named();
-        copies.retain(|(path, array)| is_copy(path, array));
-        check_replicas(processes, &copies)
-    }
-
     /// Takes the digest of the data for a checkpoint; of several processes, while others wait.
     fn take_digest(&mut self) {
         if self.trainer.processes.is_some() {
@@ -335,35 +380,5 @@ where
         }
         let limits = Limits::new(self.trainer.options.wait_limit);
         self.identity.wait_or_give_up(&limits, &self.stop);
-    }
-
-    fn metadata(
-        &self,
-        now: &LoopState<K, O>,
-    ) -> Result<serde_json::Map<String, serde_json::Value>> {
-        let metadata = Metadata {
-            identity: self.identity.identity().clone(),
-            measured: self.measured(now),
-            seconds: now.run.seconds(),
-            validated: now.validated.step,
-            skipped: now.run.skipped,
-            rate_factor: Exact(now.run.rate_factor),
-            extras: self.programs.train_metrics.extras(),
-            metrics: now.meter.names().iter().map(ToString::to_string).collect(),
-            sums: now
-                .meter
-                .sums
-                .iter()
-                .map(|sum| (Exact(sum.total), Exact(sum.weight)))
-                .collect(),
-            callbacks: Default::default(),
-        };
-        match serde_json::to_value(metadata) {
-            Ok(serde_json::Value::Object(map)) => Ok(map),
-            other => {
-                let message = format!("the state of the run is not a JSON object: {other:?}");
-                Err(Error::new(ErrorKind::Internal, "checkpoint", message))
-            }
-        }
     }
 }

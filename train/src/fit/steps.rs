@@ -8,139 +8,154 @@ use halite_data::{DeviceBatch, Position, Prefetch};
 use halite_nn::Optimizer;
 use halite_telemetry::ClientMetrics;
 
-use super::{Ended, Fit, LoopState, launches::Launches, lost};
+use super::{Ended, Fit, TrainingLoop, launches::Launches, lost};
 use crate::{
     Task,
     callback::Run,
-    programs::ModelParams,
     since_start::since_start,
     waits::{Limits, NextBatch, next_batch},
 };
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> TrainingLoop<'_, K, O> {
     /// Does the remaining steps of an epoch.
-    pub(super) fn steps(&mut self, now: &mut LoopState<K, O>) -> Result<Ended> {
-        let (begun, compiled) = (Instant::now(), self.compile_time());
-        self.notify(now, |callback, run| callback.on_epoch_start(run))?;
-        let mut prefetch = None;
-        if now.run.batch < now.run.batches_per_epoch {
-            let Run {
-                step, epoch, batch, ..
-            } = now.run;
-            let options = &self.trainer.options;
-            let start = Position {
-                epoch,
-                batch: batch * options.numerics.accumulate_grad_batches,
-            };
-            let sizes = Launches::new(options, step, batch, now.run.batches_per_epoch)
-                .ending_after(|step| self.callbacks.wait_for(step..=step));
-            prefetch = Some(self.trainer.prefetch_steps(&self.train, start, sizes)?);
-        }
+    pub(super) fn steps(&mut self) -> Result<Ended> {
+        let (begun, compiled) = (Instant::now(), self.fit.compile_time());
+        self.notify(|callback, run| callback.on_epoch_start(run))?;
+        let mut prefetch = self.prefetch()?;
         let mut validating = Duration::ZERO;
-        let mut limits = Limits::new(self.trainer.options.wait_limit);
+        let mut limits = Limits::new(self.fit.trainer.options.wait_limit);
         let mut ended = Ended::Complete;
         while let Some(prefetch) = &mut prefetch {
-            if self.is_asked_to_stop(now)? {
+            if self.is_asked_to_stop()? {
                 ended = Ended::Stopped;
                 break;
             }
-            let is_within = now.run.batch < now.run.batches_per_epoch;
-            if is_within && now.run.batch > 0 && self.is_validation_due(now) {
+            let is_within = self.now.run.batch < self.now.run.batches_per_epoch;
+            if is_within && self.now.run.batch > 0 && self.is_validation_due() {
                 let begun = Instant::now();
-                let called = self.validation(now)?;
+                let called = self.validation()?;
                 validating += begun.elapsed();
                 let Some(called) = called else {
                     ended = Ended::Stopped;
                     break;
                 };
-                self.check_called(now, called)?;
+                self.check_called(called)?;
                 // A callback may have asked for the end of the run.
                 continue;
             }
-            self.save_if_requested(now)?;
-            if is_within && self.limit_is_reached(now) {
+            self.save_if_requested()?;
+            if is_within && self.limit_is_reached() {
                 ended = Ended::Limit;
                 break;
             }
-            match next_batch("training", prefetch, &mut limits, &|| self.stops_alone()) {
-                Ok(NextBatch::Batch(batch)) => self.step(now, batch)?,
+            match next_batch("training", prefetch, &mut limits, &|| {
+                self.fit.stops_alone()
+            }) {
+                Ok(NextBatch::Batch(batch)) => self.step(batch)?,
                 Ok(NextBatch::End) => break,
                 Ok(NextBatch::Stopped) => ended = Ended::Stopped,
-                Err(error) => return Err(self.save_before(now, error)),
+                Err(error) => return Err(self.save_before(error)),
             }
         }
-        now.input_wait += prefetch.as_ref().map_or(Duration::ZERO, Prefetch::waited);
+        self.now.input_wait += prefetch.as_ref().map_or(Duration::ZERO, Prefetch::waited);
         if ended == Ended::Complete {
-            self.send_window(now)?;
-            self.collect_all(now)?;
+            self.send_window()?;
+            self.collect_all()?;
         }
-        let compiling = self.compile_time() - compiled;
-        now.training += (begun.elapsed()).saturating_sub(compiling + validating);
+        let compiling = self.fit.compile_time() - compiled;
+        self.now.training += (begun.elapsed()).saturating_sub(compiling + validating);
         if ended == Ended::Stopped {
             // Before `prefetch` is dropped, which waits for a reader that may hang.
-            self.save_stopped(now)?;
+            self.save_stopped()?;
         }
         Ok(ended)
     }
 
-    /// Queues the steps of a launch, and takes the metrics that have arrived.
-    pub(super) fn step(&mut self, now: &mut LoopState<K, O>, batch: DeviceBatch) -> Result<()> {
-        let _span = tracing::trace_span!("step", step = now.run.step + 1).entered();
-        let of_step = self.trainer.options.numerics.accumulate_grad_batches;
-        let count = batch.batches.div_ceil(of_step);
-        let batch = self.trainer.batch_tree::<K>(batch)?;
-        self.set_rate_factor(now)?;
-        now.step_rate_factor = now.run.rate_factor;
-        let (state, window) = now.live.take().ok_or_else(lost)?;
-        let next = match &self.programs.steps {
-            Some(steps) if count > 1 => steps.call(state, window, &batch)?,
-            _ => self.programs.step.call(state, (&batch, &window))?,
+    /// The batches of the remaining steps of an epoch, if there are some.
+    fn prefetch(&mut self) -> Result<Option<Prefetch>> {
+        let Run {
+            step,
+            epoch,
+            batch,
+            batches_per_epoch,
+            ..
+        } = self.now.run;
+        if batch >= batches_per_epoch {
+            return Ok(None);
+        }
+        let trainer = self.fit.trainer;
+        let start = Position {
+            epoch,
+            batch: batch * trainer.options.numerics.accumulate_grad_batches,
         };
-        let (_, window) = now.live.insert(next);
-        if now.run.step == now.first {
-            let (started, time) = (self.started, now.time_to_first_step.clone());
+        let sizes = Launches::new(&trainer.options, step, batch, batches_per_epoch)
+            .ending_after(|step| self.fit.callbacks.wait_for(step..=step));
+        let prefetch = trainer.prefetch_steps(&self.fit.train, start, sizes)?;
+        Ok(Some(prefetch))
+    }
+
+    /// Queues the steps of a launch, and takes the metrics that have arrived.
+    pub(super) fn step(&mut self, batch: DeviceBatch) -> Result<()> {
+        let _span = tracing::trace_span!("step", step = self.now.run.step + 1).entered();
+        let of_step = self.fit.trainer.options.numerics.accumulate_grad_batches;
+        let count = batch.batches.div_ceil(of_step);
+        let batch = self.fit.trainer.batch_tree::<K>(batch)?;
+        self.set_rate_factor()?;
+        self.now.step_rate_factor = self.now.run.rate_factor;
+        let (state, window) = self.now.live.take().ok_or_else(lost)?;
+        let next = match &self.fit.programs.steps {
+            Some(steps) if count > 1 => steps.call(state, window, &batch)?,
+            _ => self.fit.programs.step.call(state, (&batch, &window))?,
+        };
+        let (_, window) = self.now.live.insert(next);
+        if self.now.run.step == self.now.first {
+            let (started, time) = (self.fit.started, self.now.time_to_first_step.clone());
             let ready = window.shards().first().ready()?;
             ready.on_ready(Box::new(move |_| {
                 _ = time.set((started.elapsed(), since_start()))
             }));
         }
-        if now.time_to_first_step.get().is_some() {
-            self.identity.begin();
-            self.prepare_saves();
+        if self.now.time_to_first_step.get().is_some() {
+            self.fit.identity.begin();
+            self.fit.prepare_saves();
         }
-        let last = now.run.step + count as u64;
-        now.in_flight.push(last, window, &|| self.stop.is_set())?;
-        if self.callbacks.wait_for(now.run.step + 1..=last) {
-            now.in_flight.settle(last, &|| self.stop.is_set())?;
+        let last = self.now.run.step + count as u64;
+        self.now
+            .in_flight
+            .push(last, window, &|| self.fit.stop.is_set())?;
+        if self.fit.callbacks.wait_for(self.now.run.step + 1..=last) {
+            self.now
+                .in_flight
+                .settle(last, &|| self.fit.stop.is_set())?;
         }
         let mut called = Ok(());
         for _ in 0..count {
-            now.run.step += 1;
-            now.run.batch += 1;
-            self.trainer.client.metrics().step();
+            self.now.run.step += 1;
+            self.now.run.batch += 1;
+            self.fit.trainer.client.metrics().step();
             if called.is_ok() {
                 called = self
+                    .fit
                     .callbacks
-                    .notify(&mut now.run, |callback, run| callback.on_step_end(run));
+                    .notify(&mut self.now.run, |callback, run| callback.on_step_end(run));
             }
         }
-        self.check_called(now, called)?;
-        let every = self.trainer.options.metrics_every();
+        self.check_called(called)?;
+        let every = self.fit.trainer.options.metrics_every();
         if every
             .iter()
-            .any(|every| now.run.step.is_multiple_of(*every))
+            .any(|every| self.now.run.step.is_multiple_of(*every))
         {
-            self.send_window(now)?;
+            self.send_window()?;
         }
-        while let Some(window) = self.arrived(now)? {
-            self.log(now, window)?;
+        while let Some(window) = self.arrived()? {
+            self.log(window)?;
         }
         Ok(())
     }
+}
 
+impl<K: Task, O: Optimizer> Fit<'_, K, O> {
     fn compile_time(&self) -> Duration {
         let steps = self.programs.steps.as_ref();
         let steps = steps.map_or(Duration::ZERO, |steps| steps.program().stages().total());

@@ -135,9 +135,10 @@ impl Difference {
             [] => String::new(),
             options => format!(" ({})", options.join(", ")),
         };
-        let cause = match DATA.contains(&&*self.name) {
-            true => " (other samples, another order, or another function in a `map`)",
-            false => "",
+        let cause = if DATA.contains(&&*self.name) {
+            " (other samples, another order, or another function in a `map`)"
+        } else {
+            ""
         };
         format!(
             "{}{options}: saved {}, given {}{cause}",

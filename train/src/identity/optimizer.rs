@@ -87,9 +87,10 @@ fn without_whole_numbers(text: &str) -> String {
     let mut marked = String::new();
     for piece in text.split_inclusive(|c: char| !is_part(c)) {
         let word = piece.trim_end_matches(|c: char| !is_part(c));
-        match !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit()) {
-            true => marked.push('#'),
-            false => marked.push_str(word),
+        if !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit()) {
+            marked.push('#')
+        } else {
+            marked.push_str(word)
         }
         marked.push_str(&piece[word.len()..]);
     }

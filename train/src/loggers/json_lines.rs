@@ -92,9 +92,12 @@ impl Logger for JsonLines {
 fn line_of(row: &Row) -> String {
     let metrics = row.metrics.iter();
     let metrics: Map<String, Value> = metrics
-        .map(|(name, value)| match value.is_finite() {
-            true => (name.clone(), json!(value)),
-            false => (name.clone(), json!(value.to_string())),
+        .map(|(name, value)| {
+            if value.is_finite() {
+                (name.clone(), json!(value))
+            } else {
+                (name.clone(), json!(value.to_string()))
+            }
         })
         .collect();
     // In this order, which a map of JSON does not keep.

@@ -172,13 +172,8 @@ impl SummaryWriter {
     /// # Errors
     /// If `pixels` has another length; if it cannot be written, and [`flush`](Self::flush) tries
     /// again.
-    pub fn add_image(
-        &mut self,
-        tag: &str,
-        pixels: &[u8],
-        [height, width, channels]: [u32; 3],
-        step: u64,
-    ) -> Result<()> {
+    pub fn add_image(&mut self, tag: &str, pixels: &[u8], size: [u32; 3], step: u64) -> Result<()> {
+        let [height, width, channels] = size;
         let file = super::png::encode(pixels, [height, width, channels])?;
         let image = Image {
             width,

@@ -151,9 +151,10 @@ impl<'a> Collecting<'a> {
         }
         let copies = outputs.iter().map(|array| array.fetch());
         self.fetched.push_back(copies.collect::<Result<_>>()?);
-        match self.fetched.len() > AHEAD {
-            true => self.take_oldest(limits, stop),
-            false => Ok(true),
+        if self.fetched.len() > AHEAD {
+            self.take_oldest(limits, stop)
+        } else {
+            Ok(true)
         }
     }
 

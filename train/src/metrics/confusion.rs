@@ -159,9 +159,10 @@ impl ClassCounts {
     }
 
     fn fraction(self, of: f64) -> f64 {
-        match self.union() > 0.0 && of == 0.0 {
-            true => 0.0,
-            false => self.true_positives / of,
+        if self.union() > 0.0 && of == 0.0 {
+            0.0
+        } else {
+            self.true_positives / of
         }
     }
 }

@@ -149,12 +149,11 @@ impl<'a> DataSet<'a> {
     fn failed(&self, kind: ErrorKind, index: usize, what: &str) -> Error {
         let width = self.metric.width();
         let is_by_label = !matches!(self.sums, Sums::Matrix(_)) && !self.metric.names.is_empty();
-        let (row, of_label) = match is_by_label {
-            true => {
-                let label = &self.metric.names[index % width];
-                (index / width, format!(" of the label `{label}`"))
-            }
-            false => (index, String::new()),
+        let (row, of_label) = if is_by_label {
+            let label = &self.metric.names[index % width];
+            (index / width, format!(" of the label `{label}`"))
+        } else {
+            (index, String::new())
         };
         let (name, batch) = (self.name, self.batches);
         let message = format!("`{name}`{of_label}: row {row} of batch {batch} has {what}");
@@ -356,9 +355,8 @@ fn class(value: f64, classes: usize) -> Option<usize> {
 
 /// The first index of the largest score.
 fn largest(scores: &[f64]) -> usize {
-    let of_larger = |best: usize, (index, score): (usize, &f64)| match *score > scores[best] {
-        true => index,
-        false => best,
+    let of_larger = |best: usize, (index, score): (usize, &f64)| {
+        if *score > scores[best] { index } else { best }
     };
     scores.iter().enumerate().fold(0, of_larger)
 }

@@ -7,7 +7,7 @@ use halite_core::{
     tree::{Family, Tree},
 };
 use halite_data::Loader;
-use halite_nn::{ArraySpec, ClassTarget, Padded, Processes, Tensor, Trace, Traced};
+use halite_nn::{ArraySpec, ClassTarget, Mean, Padded, Processes, Tensor, Trace, Traced};
 
 use super::{BatchTypes, LOSS, ModelArrays, batch_types};
 use crate::{
@@ -76,9 +76,10 @@ pub(crate) fn discover<K: Task>(
         cx.set_processes(processes, cx.scalar(0.0, DType::U32));
         set_samples(&cx, &leaves);
     }
-    let updates = match pass.is_training {
-        true => task.updates(),
-        false => &[],
+    let updates = if pass.is_training {
+        task.updates()
+    } else {
+        &[]
     };
     let loss = losses(updates, &cx, &model, &batch);
     let loss = loss.unwrap_or_else(|| task.loss(&cx, &model, &batch));
@@ -94,6 +95,22 @@ pub(crate) fn discover<K: Task>(
     cx.check()?;
     cx.require_separate_samples(loss, &shared, &leaves);
     cx.check()?;
+    check_task(&cx, loss)?;
+    let names =
+        std::iter::once(Arc::from(LOSS)).chain(cx.metrics().into_iter().map(|(name, _)| name));
+    let target = |classes: ClassTarget| {
+        let field = batch_names
+            .iter()
+            .position(|name| **name == *classes.input)?;
+        Some(Target { field, classes })
+    };
+    let targets = cx.class_targets().into_iter().filter_map(target);
+    let window = Window::new(names, targets).collecting(CollectedMetrics::of(&cx)?);
+    check_names(&window)?;
+    Ok(window)
+}
+
+fn check_task(cx: &Trace, loss: Mean<'_>) -> Result<()> {
     if loss.total.rank() != 0 || loss.weight.rank() != 0 {
         let message = format!(
             "the loss is the mean of a total {} and a weight {}; both must be scalars, as \
@@ -110,16 +127,10 @@ pub(crate) fn discover<K: Task>(
         );
         return Err(Error::invalid("fit", message));
     }
-    let names =
-        std::iter::once(Arc::from(LOSS)).chain(cx.metrics().into_iter().map(|(name, _)| name));
-    let target = |classes: ClassTarget| {
-        let field = batch_names
-            .iter()
-            .position(|name| **name == *classes.input)?;
-        Some(Target { field, classes })
-    };
-    let targets = cx.class_targets().into_iter().filter_map(target);
-    let window = Window::new(names, targets).collecting(CollectedMetrics::of(&cx)?);
+    Ok(())
+}
+
+fn check_names(window: &Window) -> Result<()> {
     let names = window.result_names();
     let twice = (names.iter().enumerate()).find(|(index, name)| names[..*index].contains(name));
     if let Some((_, name)) = twice {
@@ -129,7 +140,7 @@ pub(crate) fn discover<K: Task>(
         );
         return Err(Error::invalid("fit", message));
     }
-    Ok(window)
+    Ok(())
 }
 
 /// Sets the number of samples of a process, from the leaves of its batch.

@@ -115,10 +115,7 @@ pub(crate) struct Step<K: Task, O: Optimizer> {
     pub(crate) metrics: Window,
 }
 
-impl<K: Task, O: Optimizer> Step<K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Step<K, O> {
     /// # Errors
     /// All mistakes of the task's code at once; a parameter that the strategy does not divide.
     pub(crate) fn new(
@@ -151,11 +148,12 @@ where
         };
         let extras = Extras {
             counts_skipped: options.on_not_finite == OnNotFinite::Skip,
-            watched: match options.detect_anomaly {
-                true => (updates.iter())
+            watched: if options.detect_anomaly {
+                (updates.iter())
                     .flat_map(|update| update.trained_paths(&***params))
-                    .collect(),
-                false => Arc::default(),
+                    .collect()
+            } else {
+                Arc::default()
             },
         };
         let metrics = discover(&***task, &types, batch, &pass)?.of_step(precision, extras);
@@ -205,10 +203,7 @@ where
 fn step_function<K: Task, O: Optimizer>(
     parts: &StepParts<'_, K, O>,
     metrics: &Window,
-) -> StepFunction<K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+) -> StepFunction<K, O> {
     let body = StepBody::new(parts, metrics);
     Function::new(
         move |cx: &Trace, state: RunState<K, O, Tensor<'_>>, (batch, Leaf(window))| {

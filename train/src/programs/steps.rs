@@ -8,7 +8,7 @@ use halite_core::{
 };
 use halite_nn::{ArraySpec, Jit, Optimizer, ShardedType};
 
-use super::{BatchArrays, BatchTypes, ModelParams, RunState, Step, StepParts};
+use super::{BatchArrays, BatchTypes, RunState, Step, StepParts};
 use crate::Task;
 
 /// State of a run, and the window of its metrics.
@@ -22,10 +22,7 @@ pub(crate) struct Steps<K: Task, O: Optimizer> {
     batches: <K::Batch as Family>::Of<ArraySpec>,
 }
 
-impl<K: Task, O: Optimizer> Steps<K, O>
-where
-    ModelParams<K>: Send + Sync,
-{
+impl<K: Task, O: Optimizer> Steps<K, O> {
     /// The program of `length` of these steps.
     pub(super) fn new(
         client: &Client,

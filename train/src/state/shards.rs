@@ -43,13 +43,16 @@ pub(crate) fn divided<M: Tree<Leaf = Param>, S: Family>(
     let mut slots = slots.into_list().into_iter();
     Slots::of(model, |_, param| {
         let slot = slots.next().expect("the leaves of the model have slots")?;
-        Some(slot.map_leaves(|_, leaf| match is_divided(&leaf, param) {
-            true => Param {
-                ty: (leaf.ty).with_dims([shards.shard_len(leaf.ty.elements())]),
-                stacked: 0,
-                ..leaf
-            },
-            false => leaf,
+        Some(slot.map_leaves(|_, leaf| {
+            if is_divided(&leaf, param) {
+                Param {
+                    ty: (leaf.ty).with_dims([shards.shard_len(leaf.ty.elements())]),
+                    stacked: 0,
+                    ..leaf
+                }
+            } else {
+                leaf
+            }
         }))
     })
 }

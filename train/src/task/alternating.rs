@@ -109,7 +109,7 @@ impl<M: Family, B: Family<Of<()>: Default>> Alternating<M, B> {
     }
 }
 
-impl<M: Family, B: Family<Of<()>: Default>> Task for Alternating<M, B> {
+impl<M: Family<Of<Param>: Send + Sync>, B: Family<Of<()>: Default>> Task for Alternating<M, B> {
     type Model = M;
     type Batch = B;
 
@@ -129,7 +129,7 @@ impl<M: Family, B: Family<Of<()>: Default>> Task for Alternating<M, B> {
     }
 }
 
-impl<M: Family, B: Family<Of<()>: Default>> Update<M, B> {
+impl<M: Family<Of<Param>: Send + Sync>, B: Family<Of<()>: Default>> Update<M, B> {
     /// The parameters that it changes, and when.
     pub(crate) fn turn(&self) -> Turn<'_> {
         Turn {
@@ -161,7 +161,7 @@ impl<M: Family, B: Family<Of<()>: Default>> Update<M, B> {
 }
 
 /// Computes the losses of all updates with the same parameters, and returns that of the first.
-pub(crate) fn losses<'t, M: Family, B: Family<Of<()>: Default>>(
+pub(crate) fn losses<'t, M: Family<Of<Param>: Send + Sync>, B: Family<Of<()>: Default>>(
     updates: &[Update<M, B>],
     cx: &'t Trace,
     model: &Traced<'t, M>,

@@ -182,9 +182,10 @@ impl Trainer {
         loader: &Loader,
     ) -> Result<<K::Batch as Family>::Of<ArraySpec>> {
         let sharding = self.batch_sharding()?;
-        let types = match self.spans_processes {
-            true => loader.whole().batch_types(),
-            false => loader.batch_types(),
+        let types = if self.spans_processes {
+            loader.whole().batch_types()
+        } else {
+            loader.batch_types()
         };
         let specs = types
             .into_iter()

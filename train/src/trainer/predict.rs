@@ -220,9 +220,12 @@ impl Trainer {
 fn whole<T: Tree<Leaf = HostArray>>(outputs: &T, samples: usize) -> Vec<(String, TensorType)> {
     let named = outputs.named().into_iter();
     named
-        .map(|(path, array)| match path.is_empty() {
-            true => ("output".to_string(), rows(array.ty(), samples)),
-            false => (path, rows(array.ty(), samples)),
+        .map(|(path, array)| {
+            if path.is_empty() {
+                ("output".to_string(), rows(array.ty(), samples))
+            } else {
+                (path, rows(array.ty(), samples))
+            }
         })
         .collect()
 }

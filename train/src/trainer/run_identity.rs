@@ -33,22 +33,11 @@ impl Trainer {
             last_batch,
             limit_train_batches,
             overfit_batches,
-            max_steps,
             out,
             properties,
             ..
         } = &self.options;
         let all = |limit: Option<Limit>| limit.map_or("all".to_string(), |limit| limit.to_string());
-        let epochs = match self.options.epochs() {
-            u64::MAX => None,
-            epochs => Some(epochs.to_string()),
-        };
-        let steps = max_steps.map(|steps| format!("{steps} steps"));
-        let lengths = epochs.into_iter().chain(steps).collect::<Vec<_>>();
-        let length = match &lengths[..] {
-            [] => "no limit".to_string(),
-            lengths => lengths.join(" or "),
-        };
         let platform = self.client.platform();
         let properties: Vec<Property> = properties.iter().cloned().chain(frozen).collect();
         let known = Identity::new(Values {
@@ -63,7 +52,7 @@ impl Trainer {
             overfit_batches: overfit_batches.map_or("none".into(), |limit| limit.to_string()),
             optimizer: format!("{optimizer:#?}"),
             precision: self.precision.to_string(),
-            epochs: length,
+            epochs: length(&self.options),
             // The names of the axes of a single device change nothing.
             mesh: match (self.exchanging(), self.mesh.size()) {
                 (None, 1) => "1 device".into(),
@@ -91,5 +80,20 @@ impl Trainer {
                 .collect(),
         });
         PendingIdentity::new(known, data)
+    }
+}
+
+/// The epochs and steps after which a run ends.
+fn length(options: &TrainerOptions) -> String {
+    let epochs = match options.epochs() {
+        u64::MAX => None,
+        epochs => Some(epochs.to_string()),
+    };
+    let steps = options.max_steps.map(|steps| format!("{steps} steps"));
+    let lengths = epochs.into_iter().chain(steps).collect::<Vec<_>>();
+    if lengths.is_empty() {
+        "no limit".to_string()
+    } else {
+        lengths.join(" or ")
     }
 }

@@ -65,19 +65,7 @@ impl AdapterConfig {
     pub fn open_ignoring(directory: impl AsRef<Path>, ignored: &[String]) -> Result<Self> {
         let path = directory.as_ref().join(CONFIG);
         let origin = path.display().to_string();
-        let bytes = files::read_input(&path).map_err(|error| {
-            let message = format!("cannot read `{origin}`");
-            Error::new(ErrorKind::Io, OPERATION, message).caused_by(error)
-        })?;
-        let corrupt = |what: &str| {
-            let message = format!("`{origin}` {what}");
-            Error::new(ErrorKind::Corrupt, OPERATION, message)
-        };
-        let fields: Value = serde_json::from_slice(&bytes)
-            .map_err(|error| corrupt("is not valid JSON").caused_by(error))?;
-        if !fields.is_object() {
-            return Err(corrupt("is not a JSON object"));
-        }
+        let fields = fields(&path, &origin)?;
         let mut config = Config::new(&origin, &fields)
             .known(&keys::ADAPTER, ignored)
             .operation(OPERATION);
@@ -86,16 +74,7 @@ impl AdapterConfig {
         let lora_alpha = config.number("lora_alpha");
         let is_stabilized = config.flag_or("use_rslora", false);
         let base_model = config.text("base_model_name_or_path").map(str::to_owned);
-        let numbers = config.value(NUMBERS).map(|value| match value {
-            Value::Array(numbers) => numbers.iter().map(Value::as_u64).collect(),
-            number => number.as_u64().map(|number| vec![number]),
-        });
-        let numbers = numbers.map(|numbers: Option<Vec<u64>>| {
-            numbers.unwrap_or_else(|| {
-                config.problem(format!("`{NUMBERS}` is not a number or a list of numbers"));
-                Vec::new()
-            })
-        });
+        let numbers = numbers(&mut config);
         let stacks = names(&mut config, "layers_pattern");
         // A text is a regular expression, as for the targets.
         let excluded = match config.value(EXCLUDED) {
@@ -107,19 +86,7 @@ impl AdapterConfig {
                 .ok()
                 .filter(|&rank| rank > 0)
         };
-        let targets = match config.value(TARGETS) {
-            Some(Value::Array(names)) => {
-                let names = names.iter().filter_map(Value::as_str);
-                Targets::Names(names.map(str::to_owned).collect())
-            }
-            Some(Value::String(_)) => Targets::Text,
-            Some(other) => {
-                config.problem(format!("`{TARGETS}` is {other}; expected names of layers"));
-                Targets::Text
-            }
-            None if ignored.iter().any(|key| key == TARGETS) => Targets::Text,
-            None => Targets::Missing,
-        };
+        let targets = targets(&mut config, ignored);
         let ranks = patterns(&mut config, "rank_pattern", rank_of);
         let alphas = patterns(&mut config, "alpha_pattern", Value::as_f64);
         config.finish()?;
@@ -129,7 +96,7 @@ impl AdapterConfig {
             base_model,
             lora_alpha,
             is_stabilized,
-            numbers: numbers.filter(|numbers| !numbers.is_empty()),
+            numbers,
             stacks,
             excluded,
             ranks,
@@ -141,9 +108,10 @@ impl AdapterConfig {
     }
 
     fn scale(&self, rank: usize, alpha: f64) -> f64 {
-        match self.is_stabilized {
-            true => alpha / (rank as f64).sqrt(),
-            false => alpha / rank as f64,
+        if self.is_stabilized {
+            alpha / (rank as f64).sqrt()
+        } else {
+            alpha / rank as f64
         }
     }
 
@@ -227,6 +195,56 @@ fn patterns<T>(
         }
     }
     numbers
+}
+
+/// The object in a file.
+fn fields(path: &Path, origin: &str) -> Result<Value> {
+    let bytes = files::read_input(path).map_err(|error| {
+        let message = format!("cannot read `{origin}`");
+        Error::new(ErrorKind::Io, OPERATION, message).caused_by(error)
+    })?;
+    let corrupt = |what: &str| {
+        let message = format!("`{origin}` {what}");
+        Error::new(ErrorKind::Corrupt, OPERATION, message)
+    };
+    let fields: Value = serde_json::from_slice(&bytes)
+        .map_err(|error| corrupt("is not valid JSON").caused_by(error))?;
+    if !fields.is_object() {
+        return Err(corrupt("is not a JSON object"));
+    }
+    Ok(fields)
+}
+
+/// The numbers of the layers that are adapted; `None` for all.
+fn numbers(config: &mut Config<'_>) -> Option<Vec<u64>> {
+    let numbers = config.value(NUMBERS).map(|value| match value {
+        Value::Array(numbers) => numbers.iter().map(Value::as_u64).collect(),
+        number => number.as_u64().map(|number| vec![number]),
+    });
+    let numbers = numbers.map(|numbers: Option<Vec<u64>>| {
+        numbers.unwrap_or_else(|| {
+            config.problem(format!("`{NUMBERS}` is not a number or a list of numbers"));
+            Vec::new()
+        })
+    });
+    numbers.filter(|numbers| !numbers.is_empty())
+}
+
+/// The layers that are adapted.
+fn targets(config: &mut Config<'_>, ignored: &[String]) -> Targets {
+    match config.value(TARGETS) {
+        Some(Value::Array(names)) => {
+            let names = names.iter().filter_map(Value::as_str);
+            Targets::Names(names.map(str::to_owned).collect())
+        }
+        Some(Value::String(_)) => Targets::Text,
+        Some(other) => {
+            config.problem(format!("`{TARGETS}` is {other}; expected names of layers"));
+            Targets::Text
+        }
+        None if ignored.iter().any(|key| key == TARGETS) => Targets::Text,
+        None => Targets::Missing,
+    }
 }
 
 /// A list of names, or one name; empty if the field is missing.

@@ -160,9 +160,10 @@ pub(super) fn binary_complex(op: BinaryOp, x: Complex, y: Complex) -> Option<Com
 pub(super) fn compare(
     direction: ComparisonDirection,
     order: Option<ComparisonOrder>,
-    [x, y]: [&Tensor; 2],
+    operands: [&Tensor; 2],
     ty: &RankedType,
 ) -> Result<Tensor> {
+    let [x, y] = operands;
     let count = x.ty.elements();
     let results = match (x.wide()?, y.wide()?) {
         (Wide::Int(x), Wide::Int(y)) => {

@@ -84,11 +84,12 @@ pub(super) fn inference(
 
 /// The normalized tensor, and mean and variance of the batch. Operands: x, scale, offset.
 pub(super) fn training(
-    [x, scale, offset]: [&Tensor; 3],
+    operands: [&Tensor; 3],
     epsilon: f32,
     feature: usize,
     types: [&RankedType; 3],
 ) -> Result<[Tensor; 3]> {
+    let [x, scale, offset] = operands;
     let features = Features {
         dims: &x.ty.dims,
         feature,

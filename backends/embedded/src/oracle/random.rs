@@ -14,8 +14,9 @@ use super::{
 pub(super) fn bit_generator(
     state: &Tensor,
     algorithm: RngAlgorithm,
-    [state_type, ty]: [&RankedType; 2],
+    types: [&RankedType; 2],
 ) -> Result<[Tensor; 2]> {
+    let [state_type, ty] = types;
     let mut words = words_of(state)?;
     let (key, counter) = match words[..] {
         // Same as XLA: the key is the higher word of the counter, too.
@@ -56,7 +57,8 @@ fn halves(word: u64) -> [u32; 2] {
     [word as u32, (word >> 32) as u32]
 }
 
-fn joined([low, high]: [u32; 2]) -> u64 {
+fn joined(words: [u32; 2]) -> u64 {
+    let [low, high] = words;
     u64::from(low) | u64::from(high) << 32
 }
 

@@ -93,9 +93,11 @@ impl Attention {
         &self,
         threads: &Threads,
         operands: AttentionBackward<'_>,
-        [batch, kv_head]: [usize; 2],
-        [dq, dk, dv]: Gradients<'_>,
+        head: [usize; 2],
+        gradients: Gradients<'_>,
     ) {
+        let [dq, dk, dv] = gradients;
+        let [batch, kv_head] = head;
         let AttentionBackward {
             q,
             k,

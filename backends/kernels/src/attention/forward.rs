@@ -67,11 +67,13 @@ impl Attention {
     fn forward_head(
         &self,
         threads: &Threads,
-        [q, k, v]: Operands<'_>,
-        [batch, kv_head]: [usize; 2],
+        operands: Operands<'_>,
+        head: [usize; 2],
         out: &mut [f32],
         log_sums: &mut [f32],
     ) {
+        let [batch, kv_head] = head;
+        let [q, k, v] = operands;
         let &AttentionGeometry {
             width, value_width, ..
         } = &self.geometry;
@@ -149,7 +151,8 @@ impl Attention {
 }
 
 /// Copies `[heads, rows, length]` to `[rows, heads, length]`.
-pub(super) fn interleave(x: &[f32], heads: usize, [rows, length]: [usize; 2], out: &mut [f32]) {
+pub(super) fn interleave(x: &[f32], heads: usize, dims: [usize; 2], out: &mut [f32]) {
+    let [rows, length] = dims;
     if out.is_empty() {
         return;
     }

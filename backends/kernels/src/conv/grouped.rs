@@ -152,10 +152,11 @@ impl Grouped {
         &self,
         simd: S,
         item: Item,
-        (source, first): (&[f32], usize),
+        from: (&[f32], usize),
         target: usize,
         copies: &mut [S::f32s],
     ) {
+        let (source, first) = from;
         let features = self.source_features();
         let width = S::F32_LANES.min(self.pass.target_features - target);
         let extent = *self.pass.extent.last().expect("passes have dimensions");

@@ -116,9 +116,10 @@ impl Pass {
         &self,
         threads: &Threads,
         product: &Product,
-        (x, g): (&[T], &[T]),
+        operands: (&[T], &[T]),
         part: Part<'_>,
     ) {
+        let (x, g) = operands;
         let mut is_first = true;
         for &(item, start) in part.items {
             let g = &g[start..][..self.target_len(item)];
@@ -149,10 +150,11 @@ impl Pass {
         threads: &Threads,
         product: &Product,
         windows: usize,
-        (x, first): (&[f32], usize),
+        from: (&[f32], usize),
         g: &[f32],
         rows: Rows<'_>,
     ) {
+        let (x, first) = from;
         let patches = Operand {
             data: x,
             offset: first + product.offset,

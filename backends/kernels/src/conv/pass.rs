@@ -399,9 +399,10 @@ impl Pass {
         threads: &Threads,
         item: Item,
         steps: &[(&Product, Right<'_>)],
-        (source, first): (&[f32], usize),
+        from: (&[f32], usize),
         out: &mut [f32],
     ) {
+        let (source, first) = from;
         let length = self.target_features;
         let is_whole = self.products.len() == 1 && self.is_covered();
         for (product, right) in steps {

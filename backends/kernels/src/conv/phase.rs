@@ -67,12 +67,9 @@ impl Windows {
 
     /// Windows of targets `t` that read sources `s` where `s * source_scale = t * target_scale +
     /// shift`, for each tap of the kernel with its shift, in ascending order of the shifts.
-    fn of(
-        dim: &ConvDim,
-        [source, target]: [usize; 2],
-        [source_scale, target_scale]: [usize; 2],
-        taps: Vec<(usize, isize)>,
-    ) -> Self {
+    fn of(dim: &ConvDim, sizes: [usize; 2], scales: [usize; 2], taps: Vec<(usize, isize)>) -> Self {
+        let [source_scale, target_scale] = scales;
+        let [source, target] = sizes;
         let divisor = greatest_common_divisor(source_scale, target_scale);
         let target_step = source_scale / divisor;
         let scale = source_scale as isize;

@@ -123,8 +123,9 @@ impl Panels {
         a: Operand<'_>,
         packed: &[f32],
         rows: Rows<'_>,
-        [last_term, last_column]: [usize; 2],
+        last: [usize; 2],
     ) {
+        let [last_term, last_column] = last;
         let (arch, packed_columns) = (Arch::new(), self.packed_columns());
         let columns = self.columns.start..self.columns.end.min(last_column);
         let Rows {

@@ -57,10 +57,11 @@ mod sealed {
 /// If the sizes do not agree, or an element is beyond the end of its buffer.
 pub fn multiply_plain<T: Number>(
     threads: &Threads,
-    [a, b]: [Operand<'_, T>; 2],
+    operands: [Operand<'_, T>; 2],
     batches: &[[usize; 2]],
     out: &mut [T],
 ) {
+    let [a, b] = operands;
     let [m, k, n] = sizes(a, b, batches.len(), out);
     if out.is_empty() {
         return;

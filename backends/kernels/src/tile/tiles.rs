@@ -209,7 +209,8 @@ impl<'p, 't> Tiles<'p, 't> {
     }
 
     #[inline(always)]
-    fn apply_word(&self, op: Operation, out: &mut [u32], [x, y, z]: [Register; 3], tile: &Tile) {
+    fn apply_word(&self, op: Operation, out: &mut [u32], registers: [Register; 3], tile: &Tile) {
+        let [x, y, z] = registers;
         let count = out.len();
         match op {
             Operation::Unary(op) => unary(op, out, self.get(x, count)),
@@ -233,7 +234,8 @@ impl<'p, 't> Tiles<'p, 't> {
     }
 
     #[inline(always)]
-    fn apply_wide(&self, op: Operation, out: &mut [u64], [x, y, z]: [Register; 3], tile: &Tile) {
+    fn apply_wide(&self, op: Operation, out: &mut [u64], registers: [Register; 3], tile: &Tile) {
+        let [x, y, z] = registers;
         let count = out.len();
         match op {
             Operation::Unary(op) => unary_wide(op, out, self.get(x, count)),
@@ -254,9 +256,10 @@ impl<'p, 't> Tiles<'p, 't> {
         &self,
         op: Operation,
         out: &mut [W],
-        [x, y, z]: [Register; 3],
+        registers: [Register; 3],
         tile: &Tile,
     ) {
+        let [x, y, z] = registers;
         let count = out.len();
         match op {
             Operation::Select => {

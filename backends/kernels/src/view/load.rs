@@ -126,19 +126,21 @@ fn load_every<const N: usize, T: Copy, W: Copy>(
 fn load_rows<T: Copy, W: Copy>(
     source: &[T],
     first: isize,
-    [outer, inner]: [isize; 2],
+    strides: [isize; 2],
     size: usize,
     out: &mut [W],
     word: &impl Fn(T) -> W,
 ) {
+    let [outer, inner] = strides;
     #[inline(always)]
     fn each<const N: usize, T: Copy, W: Copy>(
         source: &[T],
         first: isize,
-        [outer, inner]: [isize; 2],
+        strides: [isize; 2],
         out: &mut [W],
         word: &impl Fn(T) -> W,
     ) {
+        let [outer, inner] = strides;
         for (row, out) in out.as_chunks_mut::<N>().0.iter_mut().enumerate() {
             let at = first + row as isize * outer;
             for (column, out) in out.iter_mut().enumerate() {

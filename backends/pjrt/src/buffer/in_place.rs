@@ -16,10 +16,7 @@ impl PjrtBuffer {
         if !self.is_row_major() {
             return false;
         }
-        let mut hold = PJRT_Buffer_IncreaseExternalReferenceCount_Args {
-            buffer: self.raw(),
-            ..PJRT_Buffer_IncreaseExternalReferenceCount_Args::new()
-        };
+        let mut hold = args!(PJRT_Buffer_IncreaseExternalReferenceCount_Args, buffer: self.raw());
         // SAFETY: the buffer is alive.
         if unsafe { client.call(OP, &mut hold) }.is_err() {
             return false;
@@ -46,10 +43,7 @@ impl PjrtBuffer {
     }
 
     fn address(&self) -> Option<*const u8> {
-        let mut args = PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args {
-            buffer: self.raw(),
-            ..PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args::new()
-        };
+        let mut args = args!(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args, buffer: self.raw());
         // SAFETY: the buffer is alive.
         let found = unsafe { self.kind.client.call(OP, &mut args) };
         found
@@ -59,10 +53,7 @@ impl PjrtBuffer {
 
     /// Whether the plugin says that the elements are dense and row-major on the device.
     fn is_row_major(&self) -> bool {
-        let mut args = PJRT_Buffer_GetMemoryLayout_Args {
-            buffer: self.raw(),
-            ..PJRT_Buffer_GetMemoryLayout_Args::new()
-        };
+        let mut args = args!(PJRT_Buffer_GetMemoryLayout_Args, buffer: self.raw());
         // SAFETY: the buffer is alive.
         if unsafe { self.kind.client.call(OP, &mut args) }.is_err()
             || args.layout.r#type != PJRT_Buffer_MemoryLayout_Type::Tiled

@@ -12,10 +12,7 @@ impl CompiledProgram {
     /// # Errors
     /// If the plugin does not report it.
     pub fn output_count(&self) -> Result<usize> {
-        let mut args = PJRT_Executable_NumOutputs_Args {
-            executable: self.raw(),
-            ..PJRT_Executable_NumOutputs_Args::new()
-        };
+        let mut args = args!(PJRT_Executable_NumOutputs_Args, executable: self.raw());
         // SAFETY: the executable is alive.
         unsafe { self.call("count outputs", &mut args)? };
         Ok(args.num_outputs)
@@ -26,10 +23,7 @@ impl CompiledProgram {
     /// # Errors
     /// If the plugin does not report it.
     pub fn replicas(&self) -> Result<usize> {
-        let mut args = PJRT_Executable_NumReplicas_Args {
-            executable: self.raw(),
-            ..PJRT_Executable_NumReplicas_Args::new()
-        };
+        let mut args = args!(PJRT_Executable_NumReplicas_Args, executable: self.raw());
         // SAFETY: the executable is alive.
         unsafe { self.call("count replicas", &mut args)? };
         Ok(args.num_replicas)
@@ -40,10 +34,7 @@ impl CompiledProgram {
     /// # Errors
     /// If the plugin does not report it.
     pub fn partitions(&self) -> Result<usize> {
-        let mut args = PJRT_Executable_NumPartitions_Args {
-            executable: self.raw(),
-            ..PJRT_Executable_NumPartitions_Args::new()
-        };
+        let mut args = args!(PJRT_Executable_NumPartitions_Args, executable: self.raw());
         // SAFETY: the executable is alive.
         unsafe { self.call("count partitions", &mut args)? };
         Ok(args.num_partitions)
@@ -99,10 +90,7 @@ impl CompiledProgram {
 
     /// The kind of memory of each result, in the plugin's spelling.
     pub(crate) fn output_memory_kinds(&self) -> Result<Vec<String>> {
-        let mut args = PJRT_Executable_OutputMemoryKinds_Args {
-            executable: self.raw(),
-            ..PJRT_Executable_OutputMemoryKinds_Args::new()
-        };
+        let mut args = args!(PJRT_Executable_OutputMemoryKinds_Args, executable: self.raw());
         // SAFETY: the executable is alive; the texts live as long as it.
         unsafe {
             self.call("output memory kinds", &mut args)?;
@@ -117,10 +105,7 @@ impl CompiledProgram {
 
     /// The kind of memory of each parameter, in the plugin's spelling.
     pub(crate) fn parameter_memory_kinds(&self) -> Result<Vec<String>> {
-        let mut args = PJRT_Executable_ParameterMemoryKinds_Args {
-            executable: self.raw(),
-            ..PJRT_Executable_ParameterMemoryKinds_Args::new()
-        };
+        let mut args = args!(PJRT_Executable_ParameterMemoryKinds_Args, executable: self.raw());
         // SAFETY: the executable is alive; the texts live as long as it.
         unsafe {
             self.call("parameter memory kinds", &mut args)?;
@@ -139,14 +124,8 @@ impl CompiledProgram {
     /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin does not report it.
     pub fn output_types(&self) -> Result<Vec<Option<TensorType>>> {
         const OP: &str = "output types";
-        let mut types = PJRT_Executable_OutputElementTypes_Args {
-            executable: self.raw(),
-            ..PJRT_Executable_OutputElementTypes_Args::new()
-        };
-        let mut dims = PJRT_Executable_OutputDimensions_Args {
-            executable: self.raw(),
-            ..PJRT_Executable_OutputDimensions_Args::new()
-        };
+        let mut types = args!(PJRT_Executable_OutputElementTypes_Args, executable: self.raw());
+        let mut dims = args!(PJRT_Executable_OutputDimensions_Args, executable: self.raw());
         // SAFETY: the executable is alive, and so are its lists; there are as many dimensions as
         // the ranks sum to.
         let (types, ranks, dims) = unsafe {

@@ -186,6 +186,13 @@ impl Study {
             // At least one, whatever the signs are.
             shapes.push(Ellipse::new(places[0], [vessel * 0.6; 2], 70.0));
         }
+        shapes.extend(self.spots(random));
+        shapes
+    }
+
+    fn spots(&self, random: &mut Random) -> Vec<Ellipse> {
+        let [x, y] = self.anatomy.center;
+        let mut shapes = Vec::new();
         for (label, count, below) in [(3, 5, 0.2), (4, 5, -0.2)] {
             if self.signs[label] {
                 for _ in 0..count {

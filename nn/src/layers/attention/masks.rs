@@ -50,7 +50,8 @@ impl Sizes {
     /// that attends to nothing, a source position that no query attends to. The products would
     /// multiply them by weights of 0, and 0 * NaN is NaN.
     #[track_caller]
-    pub(super) fn cleared<'t>(self, mask: Mask<'t>, [q, k, v]: [Tensor<'t>; 3]) -> [Tensor<'t>; 3] {
+    pub(super) fn cleared<'t>(self, mask: Mask<'t>, operands: [Tensor<'t>; 3]) -> [Tensor<'t>; 3] {
+        let [q, k, v] = operands;
         // `[batch, positions]`, where each size may be 1.
         let clear = |x: Tensor<'t>, kept: Tensor<'t>| {
             let kept = kept.unsqueeze(2).unsqueeze(3).broadcast_to(x.dims());

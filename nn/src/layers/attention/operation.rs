@@ -60,7 +60,8 @@ impl Attend {
 
     /// The result, and the logarithms of the sums of exponentials, `[batch, heads, time]`.
     #[track_caller]
-    fn forward<'t>(self, [q, k, v]: [Tensor<'t>; 3]) -> [Tensor<'t>; 2] {
+    fn forward<'t>(self, operands: [Tensor<'t>; 3]) -> [Tensor<'t>; 2] {
+        let [q, k, v] = operands;
         let sums = self.queries(q).attend_to(k, v, self.block);
         // -inf where all positions are masked.
         let logs = finite_or_zero(sums.max) + sums.sum.log();
@@ -90,7 +91,8 @@ impl Attend {
     /// The cotangents of the queries, keys and values, given the logarithms, the cotangent of the
     /// result, and the sums by which the cotangents of all scores of a query are reduced.
     #[track_caller]
-    fn backward<'t>(self, [q, k, v, logs, g, sums]: [Tensor<'t>; 6]) -> [Tensor<'t>; 3] {
+    fn backward<'t>(self, operands: [Tensor<'t>; 6]) -> [Tensor<'t>; 3] {
+        let [q, k, v, logs, g, sums] = operands;
         let (cx, sizes) = (q.trace(), self.sizes);
         let pass = Backward {
             queries: self.queries(q),

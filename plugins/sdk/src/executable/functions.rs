@@ -56,9 +56,10 @@ impl Function for PJRT_Client_Load_Args {
         let same = Arc::ptr_eq(&client, &instance.client)
             && (options.is_empty() || options == instance.options);
         // Each loaded executable is deleted alone.
-        out.loaded_executable = publish_loaded(match same {
-            true => Instance::new(instance.compiled.clone(), instance.loaded()?),
-            false => Compiled::load(&client, &instance.serialize()?, options)?,
+        out.loaded_executable = publish_loaded(if same {
+            Instance::new(instance.compiled.clone(), instance.loaded()?)
+        } else {
+            Compiled::load(&client, &instance.serialize()?, options)?
         });
         Ok(())
     }

@@ -45,9 +45,10 @@ impl Ct {
             );
             return Err(Error::invalid("train ct", message));
         }
-        match self.fake_data {
-            true => self.generated(),
-            false => self.of_table(),
+        if self.fake_data {
+            self.generated()
+        } else {
+            self.of_table()
         }
     }
 
@@ -124,9 +125,10 @@ impl Ct {
         &self,
         train: impl Dataset + 'static,
         validation: impl Dataset + 'static,
-        [train_rows, validation_rows]: [Vec<usize>; 2],
+        rows: [Vec<usize>; 2],
         targets: Targets,
     ) -> Result<Slices> {
+        let [train_rows, validation_rows] = rows;
         let sets = Sets {
             train: Arc::new(train.subset(train_rows)?),
             validation: Some(Arc::new(validation.subset(validation_rows)?)),

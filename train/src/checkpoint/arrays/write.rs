@@ -76,9 +76,10 @@ struct NewFile {
 impl NewFile {
     fn create(path: &Path, bytes: u64) -> io::Result<Self> {
         let file = File::create_new(path)?;
-        let flusher = match bytes > FLUSH {
-            true => Some(Flusher::start(file.try_clone()?)?),
-            false => None,
+        let flusher = if bytes > FLUSH {
+            Some(Flusher::start(file.try_clone()?)?)
+        } else {
+            None
         };
         Ok(NewFile {
             file,

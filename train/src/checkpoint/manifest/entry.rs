@@ -162,11 +162,12 @@ impl ArrayEntry {
             }
             next = *end;
         }
-        match next == elements {
-            true => Ok(()),
-            false => bad(format!(
+        if next == elements {
+            Ok(())
+        } else {
+            bad(format!(
                 "{next} of {elements} elements of the array `{name}`"
-            )),
+            ))
         }
     }
 
@@ -212,8 +213,9 @@ impl ArrayEntry {
 
 /// Type of these elements of an array in a file: that of the array, or flat.
 pub(in crate::checkpoint) fn part_type(ty: &TensorType, elements: &Range<usize>) -> TensorType {
-    match elements.len() == ty.elements() {
-        true => ty.clone(),
-        false => ty.with_dims([elements.len()]),
+    if elements.len() == ty.elements() {
+        ty.clone()
+    } else {
+        ty.with_dims([elements.len()])
     }
 }

@@ -157,9 +157,12 @@ impl CheckpointStore {
     /// # Errors
     /// If it, or the pointer to it, cannot be read or is not valid.
     pub fn load_best(&self) -> Result<Option<Saved>> {
-        let read = |best: Best| match best.path.is_file() {
-            true => Saved::of_file(best.path),
-            false => Saved::read(best.path),
+        let read = |best: Best| {
+            if best.path.is_file() {
+                Saved::of_file(best.path)
+            } else {
+                Saved::read(best.path)
+            }
         };
         self.best()?.map(read).transpose()
     }

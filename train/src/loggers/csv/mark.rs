@@ -110,13 +110,14 @@ impl TableMark {
                 if self.marked(&rows).is_some() {
                     return Ok(());
                 }
-                let problem = match rows.len() as u64 >= self.rows {
-                    true => "has other rows than when the checkpoint was saved".to_string(),
-                    false => format!(
+                let problem = if rows.len() as u64 >= self.rows {
+                    "has other rows than when the checkpoint was saved".to_string()
+                } else {
+                    format!(
                         "has {} rows, fewer than the {} when the checkpoint was saved",
                         rows.len(),
                         self.rows
-                    ),
+                    )
                 };
                 format!("{problem}{}", set_aside()?)
             }

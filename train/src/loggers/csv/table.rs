@@ -42,12 +42,14 @@ impl Table {
     }
 
     pub(super) fn to_text(&self) -> String {
-        let mut text = COLUMNS.join(",");
-        for name in &self.names {
-            text.push(',');
-            push_field(&mut text, name);
-        }
-        text.push('\n');
+        let mut header = csv::Writer::from_writer(Vec::new());
+        let names = self.names.iter().map(String::as_str);
+        let written = header.write_record(COLUMNS.into_iter().chain(names));
+        written.expect("writing to memory does not fail");
+        let header = header
+            .into_inner()
+            .expect("writing to memory does not fail");
+        let mut text = String::from_utf8(header).expect("names are UTF-8");
         self.rows
             .iter()
             .for_each(|row| text.push_str(&line_of(row, &self.names)));
@@ -102,7 +104,7 @@ impl Table {
             table: Table::default(),
             problem: None,
         };
-        let mut records = Records { rest: bytes };
+        let mut records = records(bytes);
         match records.next() {
             Some(Ok(header))
                 if header.len() >= COLUMNS.len() && header[..COLUMNS.len()] == COLUMNS =>
@@ -173,58 +175,26 @@ fn row_of(record: &[String], names: &[String]) -> Result<Row, String> {
     })
 }
 
-fn push_field(text: &mut String, field: &str) {
-    if field.contains(['"', ',', '\n', '\r']) {
-        text.push('"');
-        text.push_str(&field.replace('"', "\"\""));
-        text.push('"');
-    } else {
-        text.push_str(field);
-    }
-}
-
 /// Records of a comma-separated file; quoted fields may contain line ends. A last record without its
 /// line end is an error, because a kill may have truncated it anywhere.
-struct Records<'a> {
-    rest: &'a [u8],
-}
-
-impl Iterator for Records<'_> {
-    type Item = Result<Vec<String>, String>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
+fn records(bytes: &[u8]) -> impl Iterator<Item = Result<Vec<String>, String>> {
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .from_reader(bytes);
+    std::iter::from_fn(move || {
+        let mut record = csv::ByteRecord::new();
+        // Reading from memory does not fail.
+        if !reader.read_byte_record(&mut record).unwrap_or(false) {
             return None;
         }
-        let mut fields = vec![Vec::new()];
-        let mut quoted = false;
-        // True if the last byte is a carriage return outside of quotes, a part of the line end.
-        let mut after_return = false;
-        let mut at = 0;
-        while let Some(&byte) = self.rest.get(at) {
-            let field = fields.last_mut().expect("there is a first field");
-            let is_line_end_of_two = std::mem::replace(&mut after_return, !quoted && byte == b'\r');
-            match (quoted, byte) {
-                (true, b'"') if self.rest.get(at + 1) == Some(&b'"') => {
-                    field.push(b'"');
-                    at += 1;
-                }
-                (_, b'"') => quoted = !quoted,
-                (false, b',') => fields.push(Vec::new()),
-                (false, b'\n') => {
-                    self.rest = &self.rest[at + 1..];
-                    if is_line_end_of_two {
-                        field.pop();
-                    }
-                    let text =
-                        |field| String::from_utf8(field).map_err(|_| "it is not UTF-8".to_string());
-                    return Some(fields.into_iter().map(text).collect());
-                }
-                _ => field.push(byte),
-            }
-            at += 1;
+        let end = reader.position().byte() as usize;
+        if !bytes[..end].ends_with(b"\n") && !bytes[..end].ends_with(b"\r") {
+            return Some(Err("the line has no end".into()));
         }
-        self.rest = &[];
-        Some(Err("the line has no end".into()))
-    }
+        let text = |field: &[u8]| {
+            String::from_utf8(field.to_vec()).map_err(|_| "it is not UTF-8".to_string())
+        };
+        Some(record.iter().map(text).collect())
+    })
 }

@@ -72,9 +72,10 @@ pub(super) fn panels_of(rows: &[Row]) -> Vec<Panel> {
 /// Panels of several runs: one for each metric, with a curve for each run.
 pub(super) fn panels_of_runs(runs: &[(String, Vec<Row>)]) -> Vec<Panel> {
     let mut rows = runs.iter().flat_map(|(_, rows)| rows);
-    let split = match rows.any(|row| row.split == Split::Validation) {
-        true => Split::Validation,
-        false => Split::Train,
+    let split = if rows.any(|row| row.split == Split::Validation) {
+        Split::Validation
+    } else {
+        Split::Train
     };
     let mut curves: Vec<Vec<Curve>> = Vec::new();
     for (name, rows) in runs {

@@ -9,9 +9,10 @@ use crate::{
 
 /// A count as text, without decimals if it has none.
 fn count(value: f64) -> String {
-    match value.fract() == 0.0 {
-        true => format!("{value:.0}"),
-        false => format_metric("", value),
+    if value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        format_metric("", value)
     }
 }
 

@@ -163,9 +163,10 @@ fn validations(rows: &[Row]) -> String {
 /// A table of names and values.
 fn pairs(pairs: impl Iterator<Item = (String, String)>) -> String {
     let row = |(name, value): (String, String)| {
-        let value = match value.contains('\n') {
-            true => format!("<pre>{}</pre>", escaped(&value)),
-            false => escaped(&value),
+        let value = if value.contains('\n') {
+            format!("<pre>{}</pre>", escaped(&value))
+        } else {
+            escaped(&value)
         };
         format!("<tr><th>{}</th><td>{value}</td></tr>\n", escaped(&name))
     };

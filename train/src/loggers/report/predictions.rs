@@ -195,9 +195,12 @@ fn picture(values: &[f64], dims: [u32; 3], dtype: DType) -> Result<Shown> {
         _ if least >= 0.0 && most <= 1.0 => (0.0, 1.0),
         _ => (least, most.max(least + f64::MIN_POSITIVE)),
     };
-    let pixel = |value: &f64| match value.is_finite() {
-        true => (255.0 * (value - from) / (to - from)).round() as u8,
-        false => 0,
+    let pixel = |value: &f64| {
+        if value.is_finite() {
+            (255.0 * (value - from) / (to - from)).round() as u8
+        } else {
+            0
+        }
     };
     let pixels: Vec<u8> = values.iter().map(pixel).collect();
     Ok(Shown::Picture(base64(&png::encode(&pixels, dims)?)))
@@ -205,9 +208,12 @@ fn picture(values: &[f64], dims: [u32; 3], dtype: DType) -> Result<Shown> {
 
 /// The numbers as text.
 fn numbers(values: &[f64]) -> String {
-    let number = |value: &f64| match value.fract() == 0.0 && value.abs() < 1e15 {
-        true => format!("{value}"),
-        false => format_metric("", *value),
+    let number = |value: &f64| {
+        if value.fract() == 0.0 && value.abs() < 1e15 {
+            format!("{value}")
+        } else {
+            format_metric("", *value)
+        }
     };
     let shown: Vec<String> = values.iter().take(SHOWN).map(number).collect();
     let more = match values.len().saturating_sub(SHOWN) {

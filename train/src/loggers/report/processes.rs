@@ -45,9 +45,10 @@ impl ProcessReport {
     }
 
     fn share(&self, seconds: f64) -> f64 {
-        match self.training_seconds > 0.0 {
-            true => (seconds / self.training_seconds).min(1.0),
-            false => 0.0,
+        if self.training_seconds > 0.0 {
+            (seconds / self.training_seconds).min(1.0)
+        } else {
+            0.0
         }
     }
 
@@ -116,9 +117,10 @@ pub(crate) fn findings(all: &[ProcessReport]) -> Vec<String> {
         _ => "in the median of the processes",
     };
     let is_one_host = measured.windows(2).all(|pair| pair[0].host == pair[1].host);
-    let remedy = match is_one_host {
-        true => "its cores have other work, or it has fewer of them",
-        false => "look for other work on its host",
+    let remedy = if is_one_host {
+        "its cores have other work, or it has fewer of them"
+    } else {
+        "look for other work on its host"
     };
     let waiting = measured.iter().filter_map(|one| {
         let share = one.share(one.input_wait_seconds);

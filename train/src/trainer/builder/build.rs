@@ -67,6 +67,20 @@ impl TrainerBuilder {
         self.callback(stopping)
     }
 
+    /// The processes of the job, if there are several.
+    fn processes_on(&self, mesh: &Mesh, spans_processes: bool) -> Result<Option<Processes>> {
+        let group = self.processes.as_ref().filter(|group| group.size() > 1);
+        let patience = self.options.process_timeout.unwrap_or(PROCESS_TIMEOUT);
+        // Programs that run on the devices of all exchange nothing through the group.
+        let lanes = if spans_processes {
+            &Mesh::single(mesh.devices()[0])
+        } else {
+            mesh
+        };
+        let processes = group.map(|group| Processes::new(group, lanes, patience));
+        processes.transpose()
+    }
+
     fn build_observed(self) -> Result<Trainer> {
         let mesh = Arc::new(self.on_devices()?);
         let spans_processes = self.spans_processes();
@@ -74,19 +88,12 @@ impl TrainerBuilder {
             self.check_processes_in(&mesh)?;
         }
         let strategy = self.strategy_on(&mesh)?;
-        let group = self.processes.filter(|group| group.size() > 1);
-        let patience = self.options.process_timeout.unwrap_or(PROCESS_TIMEOUT);
-        // Programs that run on the devices of all exchange nothing through the group.
-        let lanes = match spans_processes {
-            true => &Mesh::single(mesh.devices()[0]),
-            false => &*mesh,
-        };
-        let processes = group.map(|group| Processes::new(&group, lanes, patience));
-        let processes = processes.transpose()?;
+        let processes = self.processes_on(&mesh, spans_processes)?;
         let rank = processes.as_ref().map_or(0, Processes::rank);
-        let count = match spans_processes {
-            true => 1,
-            false => processes.as_ref().map_or(1, Processes::size),
+        let count = if spans_processes {
+            1
+        } else {
+            processes.as_ref().map_or(1, Processes::size)
         };
         let mut options = self.options.resolved();
         if rank > 0 {

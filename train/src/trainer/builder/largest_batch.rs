@@ -195,9 +195,10 @@ mod tests {
             assert_eq!((options.max_steps, &options.out), (Some(STEPS), &None));
             // Without validations, early stopping would have no metric.
             assert!(trainer.callbacks.is_empty());
-            match options.batch_size <= samples {
-                true => Ok(()),
-                false => Err(Error::new(ErrorKind::OutOfMemory, "launch", "no room")),
+            if options.batch_size <= samples {
+                Ok(())
+            } else {
+                Err(Error::new(ErrorKind::OutOfMemory, "launch", "no room"))
             }
         }
     }

@@ -37,17 +37,19 @@ impl TrainerBuilder {
 
     /// The strategy on the devices of this process, or of all processes where these run one program.
     pub(super) fn strategy_on(&self, mesh: &Mesh) -> Result<Strategy> {
-        let processes = match self.spans_processes() {
-            true => 1,
-            false => self.processes.as_ref().map_or(1, |group| group.size()),
+        let processes = if self.spans_processes() {
+            1
+        } else {
+            self.processes.as_ref().map_or(1, |group| group.size())
         };
         let Some(strategy) = &self.strategy else {
             let zero = Strategy::zero1();
             let data_parallel = Strategy::data_parallel();
             data_parallel.check(mesh)?;
-            return Ok(match processes > 1 && zero.check(mesh).is_ok() {
-                true => zero,
-                false => data_parallel,
+            return Ok(if processes > 1 && zero.check(mesh).is_ok() {
+                zero
+            } else {
+                data_parallel
             });
         };
         strategy.check(mesh)?;
@@ -139,14 +141,14 @@ impl TrainerBuilder {
     /// program runs on them. Never empty.
     fn chosen_devices(&self) -> Result<Vec<DeviceId>> {
         let invalid = |message: String| Err(Error::invalid("trainer", message));
-        let local = match self.spans_processes() {
-            true => self
-                .client
+        let local = if self.spans_processes() {
+            self.client
                 .devices()
                 .iter()
                 .map(|device| device.id())
-                .collect(),
-            false => self.client.local_devices(),
+                .collect()
+        } else {
+            self.client.local_devices()
         };
         let Some(devices) = &self.devices else {
             if local.is_empty() {
@@ -155,12 +157,11 @@ impl TrainerBuilder {
             return Ok(local);
         };
         if let Some(unknown) = devices.iter().find(|device| !local.contains(device)) {
-            let others = match self.client.addresses(&[*unknown]) {
-                true => "",
-                false => {
-                    "; to train on devices of other processes, give the job to the trainer \
+            let others = if self.client.addresses(&[*unknown]) {
+                ""
+            } else {
+                "; to train on devices of other processes, give the job to the trainer \
                           (`processes`)"
-                }
             };
             return invalid(format!(
                 "unknown device {}; this process has {local:?}{others}",

@@ -173,10 +173,11 @@ impl Builder<'_> {
     /// rows and columns.
     pub(super) fn vector_product(
         &mut self,
-        [x, y]: [&Place; 2],
+        operands: [&Place; 2],
         attributes: &DotAttributes,
         ty: &RankedType,
     ) -> Option<Place> {
+        let [x, y] = operands;
         let left = (x, &attributes.lhs_batching, &attributes.lhs_contracting);
         let right = (y, &attributes.rhs_batching, &attributes.rhs_contracting);
         let count = |(place, batch, terms): (&Place, &Vec<usize>, &Vec<usize>)| -> usize {

@@ -34,9 +34,10 @@ impl Builder<'_> {
     fn product_of_patches(
         &mut self,
         attributes: &ConvolutionAttributes,
-        [x, kernel]: [&Place; 2],
+        operands: [&Place; 2],
         ty: &RankedType,
     ) -> Option<Place> {
+        let [x, kernel] = operands;
         let x = padded_input(x, attributes, ty.elements())?;
         let x = self.without_gaps(&x);
         let (product, order) = contract::convolution(&x, kernel, attributes, ty)?;
@@ -72,9 +73,10 @@ impl Builder<'_> {
     fn direct_convolution(
         &mut self,
         attributes: &ConvolutionAttributes,
-        [x, kernel]: [&Place; 2],
+        operands: [&Place; 2],
         ty: &RankedType,
     ) -> Option<Place> {
+        let [x, kernel] = operands;
         let ConvolutionAttributes {
             input,
             kernel: of_kernel,
@@ -166,8 +168,9 @@ fn spatial_dim(
     attributes: &ConvolutionAttributes,
     pass: Pass,
     number: usize,
-    [input, kernel, result]: [usize; 3],
+    sizes: [usize; 3],
 ) -> Option<ConvDim> {
+    let [input, kernel, result] = sizes;
     let (stride, dilation) = (
         attributes.strides[number],
         attributes.kernel_dilation[number],
