@@ -10,6 +10,7 @@ use halite_embedded::{Embedded, Mode, Options};
 use halite_ir::{Literal, Op};
 use halite_nn::{Tensor, Trace, vjp};
 use halite_tests::{
+    combinations::recorded,
     eval::{client, try_eval_on},
     golden::read_file,
 };
@@ -42,7 +43,8 @@ impl Executor {
                 threads: 1,
                 ..Options::default()
             };
-            Client::new(Embedded::new(&options).expect("an executor of one device"))
+            let client = Client::new(Embedded::new(&options).expect("an executor of one device"));
+            recorded(client, &self.to_string())
         };
         static EMBEDDED: OnceLock<Client> = OnceLock::new();
         static ORACLE: OnceLock<Client> = OnceLock::new();
