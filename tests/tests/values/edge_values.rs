@@ -3,6 +3,10 @@
 //! largest and smallest, and integers at their limits, in sizes of 0, 1, 2, a prime and one beyond
 //! a power of 2; forward and gradient.
 //!
+//! Further rows are of three dimensions and ordinary numbers: products, convolutions, windows, reads
+//! and writes. Gradients are also compared with finite differences, all rows with themselves on
+//! several devices, and all are compiled for a target.
+//!
 //! What is expected is in `reference/golden.safetensors`, which `reference/make.py` computes with
 //! NumPy in 80 bits; where it has nothing, the oracle of the embedded executor counts.
 
@@ -14,8 +18,10 @@ mod draw;
 mod job;
 mod judge;
 mod rows;
+mod slopes;
 mod split;
 mod table;
+mod targets;
 
 use std::sync::Mutex;
 
@@ -43,7 +49,12 @@ fn executors(form: Form, dtype: DType, size: usize, every: bool) -> Vec<Executor
     let number = DType::computed().position(|other| other == dtype);
     let turn = SIZES[2 + number.unwrap_or(0) % 3];
     let mut executors = vec![Executor::Embedded, Executor::Oracle];
-    if every || form != Form::Rows || size == turn {
+    let is_compiled = match form {
+        Form::Rows => size == turn,
+        Form::Cubes => size > 0 || [DType::Bool, DType::S32, DType::F32].contains(&dtype),
+        _ => true,
+    };
+    if every || is_compiled {
         executors.push(Executor::Cpu);
     }
     executors
@@ -53,8 +64,7 @@ fn executors(form: Form, dtype: DType, size: usize, every: bool) -> Vec<Executor
 fn jobs(every: bool) -> Vec<Job> {
     let mut jobs = Vec::new();
     for (form, dtype, rows) in groups() {
-        let sizes = if form == Form::Rows { &SIZES[..] } else { &[0] };
-        jobs.extend(sizes.iter().map(|&size| Job {
+        jobs.extend(form.sizes().iter().map(|&size| Job {
             rows: rows.clone(),
             form,
             dtype,

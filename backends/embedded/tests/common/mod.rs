@@ -1,8 +1,8 @@
 //! Programs of text, and their runs.
 #![allow(dead_code, reason = "the examples use a part")]
 
-// These tests are below that crate.
 #[path = "../../../../tests/src/combinations.rs"]
+#[allow(unreachable_pub, reason = "public in a crate that is above this one")]
 pub(crate) mod combinations;
 pub(crate) mod devices;
 pub(crate) mod interpreted;
