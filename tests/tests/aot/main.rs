@@ -7,4 +7,3 @@ mod conformance;
 mod models;
 mod refusals;
 mod steps;
-mod types;

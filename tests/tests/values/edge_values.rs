@@ -23,13 +23,16 @@ mod split;
 mod table;
 mod targets;
 
-use std::sync::Mutex;
+use std::{collections::BTreeMap, sync::Mutex};
 
 use halite_core::DType;
+use halite_ir::{Graph, Op};
+use halite_nn::{Tensor, Trace};
+use halite_tests::golden::collect;
 
 use crate::edge_values::{
     draw::Random,
-    job::{Executor, Job},
+    job::{Executor, Job, every_result},
     judge::Report,
     table::{Form, Row, SIZES, all},
 };
@@ -91,6 +94,33 @@ fn groups() -> Vec<(Form, DType, Vec<&'static Row>)> {
         }
     }
     groups
+}
+
+/// The operations that rows are made of, each once by name.
+pub(crate) fn operations() -> BTreeMap<&'static str, Op> {
+    let mut seen = BTreeMap::new();
+    for row in all() {
+        let cx = Trace::new();
+        let types = row.form.types(row.dtypes[0]);
+        let inputs: Vec<Tensor<'_>> = types.into_iter().map(|ty| cx.input(ty, "x")).collect();
+        let graph = cx.graph(&inputs, &(row.build)(&inputs));
+        collect(&graph.expect("rows accept their types"), &mut seen);
+    }
+    seen
+}
+
+/// The graphs of all rows of a form, with gradients, of a float and of an integer type.
+pub(crate) fn graphs() -> impl Iterator<Item = (String, Graph)> {
+    let groups = groups().into_iter();
+    let some = groups.filter(|(_, dtype, _)| [DType::F32, DType::S32].contains(dtype));
+    some.map(|(form, dtype, rows)| {
+        let cx = Trace::new();
+        let types = form.types(dtype).into_iter();
+        let inputs: Vec<Tensor<'_>> = types.map(|ty| cx.input(ty, "x")).collect();
+        let graph = cx.graph(&inputs, &every_result(&rows, &inputs));
+        let name = format!("{form:?} {dtype}").to_lowercase();
+        (name, graph.expect("rows accept their types"))
+    })
 }
 
 /// Each row as a program of its own, of every size; then as many rounds of drawn inputs.

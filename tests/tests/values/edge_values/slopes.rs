@@ -28,6 +28,7 @@ const WITHOUT: &[(&str, &str)] = &[
     ("round", "flat between steps"),
     ("round_away", "flat between steps"),
     ("sign", "flat between steps"),
+    ("rounded", "products over windows have no gradient"),
     ("reduce_window", "products over windows have no gradient"),
     (
         "windows",

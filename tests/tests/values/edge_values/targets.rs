@@ -1,5 +1,5 @@
-//! Every row of every element type, with the gradients of all its results, lowered and compiled for
-//! an NVIDIA GPU: none is rejected.
+//! Every row, with the gradients of all its results, lowered and compiled for an NVIDIA GPU and a
+//! TPU: none is rejected.
 
 use halite_backends::OpenTarget;
 use halite_core::{
@@ -57,10 +57,8 @@ fn compile(
     })
 }
 
-#[test]
-#[ignore = "takes minutes: `.ci/full`"]
-fn cuda_compiles_every_row() {
-    let target = target("cuda:h100:1x1").expect("the CUDA plugin");
+fn every_row_compiles_for(name: &str) {
+    let target = target(name).expect("a plugin that compiles for it");
     let all = std::env::var_os(ALL).is_some();
     let mut rejected = Vec::new();
     for (form, dtype, rows) in groups() {
@@ -72,18 +70,27 @@ fn cuda_compiles_every_row() {
         if compile(&target, &rows, &inputs).is_err() {
             for row in rows {
                 let result = compile(&target, &[row], &inputs);
-                rejected.extend(
-                    result
-                        .err()
-                        .map(|why| format!("{} of {dtype} {why}", row.name)),
-                );
+                let line = |why| format!("{} of {dtype} {why}", row.name);
+                rejected.extend(result.err().map(line));
             }
         }
     }
     assert!(
         rejected.is_empty(),
-        "{}:\n{}",
+        "{} for {name}:\n{}",
         rejected.len(),
         rejected.join("\n")
     );
+}
+
+#[test]
+#[ignore = "takes minutes: `.ci/full`"]
+fn every_row_compiles_for_cuda() {
+    every_row_compiles_for("cuda:h100:1x1");
+}
+
+#[test]
+#[ignore = "takes minutes: `.ci/full`"]
+fn every_row_compiles_for_tpu() {
+    every_row_compiles_for("tpu:v5e:1x1");
 }

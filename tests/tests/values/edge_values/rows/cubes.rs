@@ -31,14 +31,7 @@ rows! {
         let index = indices(x[0].trace(), &[2i32, 0, 2], &[3]);
         vec![x[0].scatter_add(index, x[0].slice_dim(1, ..3), 1)]
     };
-    "rounded_writes" Cubes FLOATS [0] ["scatter"] |x| {
-        // Numbers of as many digits as the type has.
-        let x = x[0] * 1.3;
-        let (parts, different) = (x.slice_dim(1, ..3), indices(x.trace(), &[3i32, 0, 7], &[3]));
-        [Reduction::Sum, Reduction::Product]
-            .map(|kind| x.scatter(different, parts, columns(true), Some(kind)))
-            .to_vec()
-    };
+    "rounded" Cubes FLOATS [0] ["scatter"] |x| rounded(x[0]);
     "shapes" Cubes ALL [0] ["transpose", "reverse", "broadcast_in_dim", "pad_interior", "reshape"]
         |x| shapes(x[0]);
     "choices" Cubes NUMBERS [0] ["select", "clamp"] |x| {
@@ -275,6 +268,27 @@ fn writes(x: Tensor<'_>) -> Vec<Tensor<'_>> {
     // The last one stays.
     all.push(x.scatter_set(equal, parts, 1));
     all
+}
+
+/// Sums and products of two numbers that have as many digits as the type, which are rounded once.
+fn rounded(x: Tensor<'_>) -> Vec<Tensor<'_>> {
+    let x = (x * 1.3).optimization_barrier();
+    let (parts, different) = (x.slice_dim(1, ..3), indices(x.trace(), &[3i32, 0, 7], &[3]));
+    let window = WindowAttributes {
+        sizes: vec![1, 2, 1],
+        strides: vec![1; 3],
+        base_dilations: vec![1; 3],
+        window_dilations: vec![1; 3],
+        padding: vec![(0, 0); 3],
+    };
+    let kinds = [Reduction::Sum, Reduction::Product];
+    let written = kinds.map(|kind| x.scatter(different, parts, columns(true), Some(kind)));
+    // Not by a method, which widens its operand.
+    let reduced = kinds.map(|kind| {
+        let window = window.clone();
+        x.trace().push_one(Op::ReduceWindow { kind, window }, &[x])
+    });
+    [written, reduced].concat()
 }
 
 /// Writes of whole columns.
