@@ -119,7 +119,7 @@ impl Judge<'_> {
         let (row, part, dtype) = (self.part.0.name, &self.part.1, self.job.dtype);
         // Drawn inputs find rarer roundings.
         let times = if self.job.drawn.is_some() { 4 } else { 1 };
-        let ulps = times * default_ulps(got.ty().dtype(), part);
+        let ulps = times * default_ulps(row, part, got.ty().dtype(), self.executor);
         let allowed: Vec<(usize, &Difference)> = STAY
             .iter()
             .enumerate()

@@ -31,6 +31,16 @@ rows! {
         let index = indices(x[0].trace(), &[2i32, 0, 2], &[3]);
         vec![x[0].scatter_add(index, x[0].slice_dim(1, ..3), 1)]
     };
+    "narrow_reductions" Cubes NARROW [0] ["reduce"] |x| {
+        let x = (x[0] * 1.3).optimization_barrier();
+        // Not by methods, which widen their operand.
+        let reduce = |kind, dims: &[usize]| {
+            let dims = dims.to_vec();
+            x.trace().push_one(Op::Reduce { kind, dims }, &[x])
+        };
+        let all = [&[1][..], &[0, 2], &[0, 1, 2]];
+        all.map(|dims| reduce(Reduction::Sum, dims)).to_vec()
+    };
     "rounded" Cubes FLOATS [0] ["scatter"] |x| rounded(x[0]);
     "shapes" Cubes ALL [0] ["transpose", "reverse", "broadcast_in_dim", "pad_interior", "reshape"]
         |x| shapes(x[0]);
