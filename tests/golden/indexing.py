@@ -3,8 +3,7 @@ import jax, numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from elementwise import SHORT, dtype_of
-from make import Draw, case
+from make import Draw, SHORT, case, dtype_of
 
 draw = Draw("indexing")
 int32 = lambda *values: np.array(values, "int32")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the golden values: what JAX computes, forward and backward, for every operation, layer, loss and optimizer.
+"""Writes the golden values: what JAX computes, forward and backward, for operations, layers, losses and optimizers. (Elementwise operations
+are in `tests/tests/values/edge_values`.)
 
     python3 -m venv V && V/bin/pip install -r requirements.txt && V/bin/python make.py
 
@@ -14,7 +15,7 @@ Inputs are drawn from a generator seeded by the case's name, so that a new case 
 """
 import json, pathlib, sys, zlib
 
-import jax, numpy as np
+import jax, ml_dtypes, numpy as np
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_platforms", "cpu")
@@ -23,6 +24,19 @@ HERE = pathlib.Path(__file__).parent
 # How far a result may be from the golden one, relative to its size and to the largest of its tensor (at most 1).
 TOLERANCE = {"float64": 1e-11, "float32": 4e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
 CASES = {}
+
+FLOATS = ["float32", "float64"]
+HALVES = ["float16", "bfloat16"]
+SIGNED = ["int8", "int16", "int32", "int64"]
+UNSIGNED = ["uint8", "uint16", "uint32", "uint64"]
+DTYPES = ["bool", *SIGNED, *UNSIGNED, *HALVES, *FLOATS]
+SHORT = {"bool": "bool", "bfloat16": "bf16", **{f"float{n}": f"f{n}" for n in (16, 32, 64)}}
+SHORT |= {f"int{n}": f"s{n}" for n in (8, 16, 32, 64)} | {f"uint{n}": f"u{n}" for n in (8, 16, 32, 64)}
+inf, nan = np.inf, np.nan
+
+
+def dtype_of(name):
+    return ml_dtypes.bfloat16 if name == "bfloat16" else np.dtype(name)
 
 
 def case(group, function, variant, inputs, compute, grad=(), tolerance=None, **attributes):
@@ -117,6 +131,6 @@ def write(folder):
 
 if __name__ == "__main__":
     sys.modules["make"] = sys.modules[__name__]  # so that the tables below add to this CASES
-    import contractions, control, elementwise, indexing, networks, randomness, reductions, shapes, transformers  # noqa: F401
+    import contractions, control, indexing, networks, randomness, reductions, shapes, transformers  # noqa: F401
 
     write(HERE)

@@ -1,43 +1,13 @@
-"""Activations, layers, losses, optimizers. Optimizers are torch.optim's formulas, written out in float64."""
+"""Layers, losses, optimizers. Optimizers are torch.optim's formulas, written out in float64."""
 import jax, numpy as np
 from jax import lax
 from jax import nn, random
 from jax import numpy as jnp
 
-from elementwise import SHORT
-from make import Draw, case
+from make import Draw, SHORT, case
 
 draw = Draw("networks")
 inf, nan = np.inf, np.nan
-
-# ---- activations ----
-ACTIVATIONS = {
-    "relu": nn.relu,
-    "relu6": nn.relu6,
-    "leaky_relu": lambda x: nn.leaky_relu(x, 0.1),
-    "elu": lambda x: nn.elu(x, 1.5),
-    "selu": nn.selu,
-    "gelu": lambda x: nn.gelu(x, approximate=False),
-    "gelu_tanh": lambda x: nn.gelu(x, approximate=True),
-    "silu": nn.silu,
-    "mish": nn.mish,
-    "softplus": nn.softplus,
-    "log_sigmoid": nn.log_sigmoid,
-    "hard_sigmoid": nn.hard_sigmoid,
-    "hard_swish": nn.hard_swish,
-    "glu": lambda x: nn.glu(x, -1),
-}
-for name, function in ACTIVATIONS.items():
-    for dtype in ["float32", "float64"]:
-        x = np.array([-7, -3.5, -1.2, -0.3, 0.01, 0.7, 1.9, 2.5, 4, 8], dtype)
-        case("activations", name, SHORT[dtype], {"x": x}, lambda x: function(x), grad="x", tolerance=1e-5 if dtype == "float32" else None)
-    # At -inf some are 0 times infinity, in one way of writing them or another.
-    # At inf the gradient of a product with x is NaN in JAX.
-    largest = 1000 if name in ("gelu", "gelu_tanh", "silu", "mish") else inf
-    x = np.array([-100, -30, 30, 100, 500, largest], "float32")
-    case("activations", name, "large", {"x": x}, lambda x: function(x), grad="" if name == "glu" else "x", tolerance=1e-5)
-case("activations", "relu", "zero", {"x": np.array([0, -0.0, nan], "float32")}, nn.relu, tolerance=0)
-case("activations", "relu", "gradient_at_zero", {"x": np.array([0.0], "float32")}, nn.relu, grad="x")
 
 # ---- layers ----
 values = {"x": draw.normal(2, 3, 4), "weight": draw.normal(4, 5), "bias": draw.normal(5)}

@@ -3,8 +3,7 @@ import jax, numpy as np
 from jax import numpy as jnp
 from jax import random
 
-from elementwise import SHORT
-from make import Draw, case
+from make import Draw, SHORT, case
 
 words = lambda *values: np.array(values, "uint32")
 KEYS = {"zero": words(0, 0), "small": words(0, 42), "large": words(0xDEADBEEF, 0xFFFFFFFF)}

@@ -11,7 +11,7 @@ use halite_core::{
 use halite_ir::{Graph, Interface};
 use halite_nn::{Jit, Tensor, Trace};
 
-use crate::{lowering::lowered, targets};
+use crate::{combinations::recorded, lowering::lowered, targets};
 
 /// A function of tensors to tensors.
 pub trait Function:
@@ -52,9 +52,11 @@ pub fn open() -> Client {
         return targets::open().unwrap_or_else(|error| panic!("{error}"));
     }
     let accelerator = named().unwrap_or(Accelerator::Cpu { devices: Some(8) });
-    accelerator
+    let client = accelerator
         .open()
-        .unwrap_or_else(|error| panic!("the accelerator of the tests: {error}"))
+        .unwrap_or_else(|error| panic!("the accelerator of the tests: {error}"));
+    let name = client.platform().name.to_string();
+    recorded(client, &name)
 }
 
 /// Whether the client of the tests has this many devices. If it is an accelerator that the environment

@@ -159,7 +159,8 @@ pub fn graphs(functions: &[Named], gradients: bool) -> BTreeMap<&'static str, Gr
     groups.into_iter().map(graph).collect()
 }
 
-fn collect(graph: &Graph, seen: &mut BTreeMap<&'static str, Op>) {
+/// Adds the operations of a graph and of its regions by name.
+pub fn collect(graph: &Graph, seen: &mut BTreeMap<&'static str, Op>) {
     for node in graph.nodes() {
         node.op
             .regions()

@@ -1,6 +1,7 @@
 //! Code shared by the tests that need several crates: the harnesses and their helpers.
 #![forbid(unsafe_code)]
 
+pub mod combinations;
 #[cfg(unix)]
 pub mod corrupt;
 pub mod differences;

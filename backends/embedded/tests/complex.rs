@@ -7,15 +7,25 @@ use halite_embedded::Mode;
 
 use crate::common::{open, program, run};
 
-/// The numbers of each line, by operation.
+/// The numbers of each case, by operation.
 fn golden() -> BTreeMap<&'static str, Vec<Vec<f64>>> {
-    let mut rows = BTreeMap::<_, Vec<_>>::new();
-    for line in include_str!("complex/golden.txt").lines() {
+    let operation = |line: &'static str| {
         let (name, numbers) = line.split_once(' ').unwrap();
         let numbers = numbers.split(' ').map(|it| it.parse().unwrap());
-        rows.entry(name).or_default().push(numbers.collect());
+        let numbers: Vec<f64> = numbers.collect();
+        let cases = numbers.chunks(operands(name) + 2).map(<[f64]>::to_vec);
+        (name, cases.collect())
+    };
+    let lines = include_str!("complex/golden.txt").lines();
+    lines.map(operation).collect()
+}
+
+/// Number of parts of the operands.
+fn operands(name: &str) -> usize {
+    match name {
+        "multiply" | "divide" => 4,
+        _ => 2,
     }
-    rows
 }
 
 /// A part of complex numbers.
@@ -90,11 +100,7 @@ fn special_values_are_those_of_the_standard() {
     let mut failures = Vec::new();
     for part in &PARTS {
         for (name, rows) in golden() {
-            let operands = if ["multiply", "divide"].contains(&name) {
-                4
-            } else {
-                2
-            };
+            let operands = operands(name);
             let fits = |row: &&Vec<f64>| {
                 let same = |&x: &f64| x.is_nan() || (part.round)(x) == x || !x.is_normal();
                 row[..operands].iter().all(same)

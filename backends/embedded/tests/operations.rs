@@ -31,12 +31,15 @@ use halite_core::{Client, Result};
 use halite_embedded::{Embedded, Mode, Options};
 use halite_stablehlo::ElementType;
 
-use crate::operations::{
-    batch::Results,
-    compare::{Tolerance, difference},
-    draft::Case,
-    family::Family,
-    random::Random,
+use crate::{
+    common::combinations::recorded,
+    operations::{
+        batch::Results,
+        compare::{Tolerance, difference},
+        draft::Case,
+        family::Family,
+        random::Random,
+    },
 };
 
 /// Cases in one program.
@@ -70,7 +73,12 @@ fn embedded(mode: Mode) -> Client {
         mode,
         ..Options::default()
     };
-    Client::new(Embedded::new(&options).expect("the executor starts"))
+    let name = match mode {
+        Mode::Oracle => "oracle",
+        _ => "embedded",
+    };
+    let client = Client::new(Embedded::new(&options).expect("the executor starts"));
+    recorded(client, name)
 }
 
 /// All cases of a round.
@@ -153,6 +161,7 @@ fn operations_agree_on_every_element_type() {
     let xla = Accelerator::Cpu { devices: None }
         .open()
         .expect("XLA's plugin opens");
+    let xla = recorded(xla, "cpu");
     let (mut compared, mut skipped, mut failures) = (Counts::new(), Counts::new(), Vec::new());
     for seed in first..first + rounds {
         let cases = draw(seed);

@@ -3,6 +3,10 @@
 //! largest and smallest, and integers at their limits, in sizes of 0, 1, 2, a prime and one beyond
 //! a power of 2; forward and gradient.
 //!
+//! Further rows are of three dimensions and ordinary numbers: products, convolutions, windows, reads
+//! and writes. Gradients are also compared with finite differences, all rows with themselves on
+//! several devices, and all are compiled for a target.
+//!
 //! What is expected is in `reference/golden.safetensors`, which `reference/make.py` computes with
 //! NumPy in 80 bits; where it has nothing, the oracle of the embedded executor counts.
 
@@ -14,16 +18,21 @@ mod draw;
 mod job;
 mod judge;
 mod rows;
+mod slopes;
 mod split;
 mod table;
+mod targets;
 
-use std::sync::Mutex;
+use std::{collections::BTreeMap, sync::Mutex};
 
 use halite_core::DType;
+use halite_ir::{Graph, Op};
+use halite_nn::{Tensor, Trace};
+use halite_tests::golden::collect;
 
 use crate::edge_values::{
     draw::Random,
-    job::{Executor, Job},
+    job::{Executor, Job, every_result},
     judge::Report,
     table::{Form, Row, SIZES, all},
 };
@@ -43,7 +52,12 @@ fn executors(form: Form, dtype: DType, size: usize, every: bool) -> Vec<Executor
     let number = DType::computed().position(|other| other == dtype);
     let turn = SIZES[2 + number.unwrap_or(0) % 3];
     let mut executors = vec![Executor::Embedded, Executor::Oracle];
-    if every || form != Form::Rows || size == turn {
+    let is_compiled = match form {
+        Form::Rows => size == turn,
+        Form::Cubes => size > 0 || [DType::Bool, DType::S32, DType::F32].contains(&dtype),
+        _ => true,
+    };
+    if every || is_compiled {
         executors.push(Executor::Cpu);
     }
     executors
@@ -53,8 +67,7 @@ fn executors(form: Form, dtype: DType, size: usize, every: bool) -> Vec<Executor
 fn jobs(every: bool) -> Vec<Job> {
     let mut jobs = Vec::new();
     for (form, dtype, rows) in groups() {
-        let sizes = if form == Form::Rows { &SIZES[..] } else { &[0] };
-        jobs.extend(sizes.iter().map(|&size| Job {
+        jobs.extend(form.sizes().iter().map(|&size| Job {
             rows: rows.clone(),
             form,
             dtype,
@@ -81,6 +94,33 @@ fn groups() -> Vec<(Form, DType, Vec<&'static Row>)> {
         }
     }
     groups
+}
+
+/// The operations that rows are made of, each once by name.
+pub(crate) fn operations() -> BTreeMap<&'static str, Op> {
+    let mut seen = BTreeMap::new();
+    for row in all() {
+        let cx = Trace::new();
+        let types = row.form.types(row.dtypes[0]);
+        let inputs: Vec<Tensor<'_>> = types.into_iter().map(|ty| cx.input(ty, "x")).collect();
+        let graph = cx.graph(&inputs, &(row.build)(&inputs));
+        collect(&graph.expect("rows accept their types"), &mut seen);
+    }
+    seen
+}
+
+/// The graphs of all rows of a form, with gradients, of a float and of an integer type.
+pub(crate) fn graphs() -> impl Iterator<Item = (String, Graph)> {
+    let groups = groups().into_iter();
+    let some = groups.filter(|(_, dtype, _)| [DType::F32, DType::S32].contains(dtype));
+    some.map(|(form, dtype, rows)| {
+        let cx = Trace::new();
+        let types = form.types(dtype).into_iter();
+        let inputs: Vec<Tensor<'_>> = types.map(|ty| cx.input(ty, "x")).collect();
+        let graph = cx.graph(&inputs, &every_result(&rows, &inputs));
+        let name = format!("{form:?} {dtype}").to_lowercase();
+        (name, graph.expect("rows accept their types"))
+    })
 }
 
 /// Each row as a program of its own, of every size; then as many rounds of drawn inputs.

@@ -1,15 +1,12 @@
-//! Every gradient rule against finite differences in f64, on the real CPU plugin; and the gradient
-//! of that gradient.
+//! Gradients against finite differences in f64, on the real CPU plugin, and gradients of these: of
+//! loops, branches, recomputed parts and collectives, and at special points. Those of single
+//! operations at ordinary points are in `edge_values::slopes`.
 
 mod across;
 mod control;
 mod elementwise;
-mod index;
-mod product;
 mod recomputed;
-mod reduce;
 mod scan;
-mod shape;
 mod windows;
 
 use halite_core::{DType, HostArray};

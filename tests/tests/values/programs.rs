@@ -30,6 +30,10 @@ fn programs_are_what_they_were() {
         let module = lowered(&optimize(graph), &Interface::default()).unwrap();
         add(format!("golden {group}"), &module);
     }
+    for (name, graph) in crate::edge_values::graphs() {
+        let module = lowered(&optimize(graph), &Interface::default()).unwrap();
+        add(format!("rows {name}"), &module);
+    }
     let networks = parallel::map(2, 1..NETWORKS + 1, |seed| {
         let graph = build(&Network::draw(seed), DType::F32).unwrap().graph;
         let mixed = with_precision(

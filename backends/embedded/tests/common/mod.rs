@@ -1,6 +1,9 @@
 //! Programs of text, and their runs.
 #![allow(dead_code, reason = "the examples use a part")]
 
+#[path = "../../../../tests/src/combinations.rs"]
+#[allow(unreachable_pub, reason = "public in a crate that is above this one")]
+pub(crate) mod combinations;
 pub(crate) mod devices;
 pub(crate) mod interpreted;
 
@@ -20,7 +23,12 @@ pub(crate) fn open(mode: Mode, threads: usize) -> Client {
         threads,
         ..Options::default()
     };
-    Client::new(Embedded::new(&options).expect("the executor starts"))
+    let name = match mode {
+        Mode::Oracle => "oracle",
+        _ => "embedded",
+    };
+    let client = Client::new(Embedded::new(&options).expect("the executor starts"));
+    combinations::recorded(client, name)
 }
 
 /// A program as clients compile it, its signature read from its text.

@@ -6,7 +6,7 @@
 Values are NumPy's, whose functions follow the C standard (Annex G), compared with mpmath where all
 parts are finite and not 0; those of products and quotients, in which NumPy does not recover
 infinities, are by the standard's own example code (G.5.1). `expm1` and `log1p`, which the standard
-does not have, are `exp(z) - 1` and `log(1 + z)`. A line is an operation, its operands and its value.
+does not have, are `exp(z) - 1` and `log(1 + z)`. A line is an operation, and for each case its operands and its value.
 """
 
 import math
@@ -113,8 +113,8 @@ def divide(z, w):
     return complex(x, y)
 
 
-def row(name, *numbers):
-    parts = [repr(part) for number in numbers for part in (number.real, number.imag)]
+def line(name, cases):
+    parts = [repr(part) for case in cases for number in case for part in (number.real, number.imag)]
     return " ".join([name, *parts])
 
 
@@ -122,9 +122,9 @@ def main():
     rows = []
     with np.errstate(all="ignore"):
         for name in UNARY:
-            rows += [row(name, z, unary(name, z)) for z in GRID]
+            rows.append(line(name, [(z, unary(name, z)) for z in GRID]))
         for name, function in {"multiply": multiply, "divide": divide}.items():
-            rows += [row(name, z, w, function(z, w)) for z in SOME for w in SOME]
+            rows.append(line(name, [(z, w, function(z, w)) for z in SOME for w in SOME]))
     pathlib.Path(__file__).with_name("golden.txt").write_text("\n".join(rows) + "\n")
 
 

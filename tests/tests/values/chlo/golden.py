@@ -226,7 +226,8 @@ def main():
         golden["unary"][name] = [[x, repr(function(float(x)))] for x in as_f32(ALL)]
     for name, (function, cases) in BINARY.items():
         golden["binary"][name] = [[repr(x), repr(y), repr(function(x, y))] for x, y in cases]
-    text = json.dumps(golden).replace("]], ", "]],\n").replace("], [", "],\n[")
+    # A line has all values of a function.
+    text = json.dumps(golden).replace("]], ", "]],\n").replace('": {', '": {\n')
     pathlib.Path(__file__).with_name("golden.json").write_text(text + "\n")
 
 

@@ -40,6 +40,7 @@ impl Random {
             Form::Each => vec![self.values(of(&[size]), 2)],
             Form::Pairs => vec![self.values(of(&[size]), 2), self.values(of(&[size]), 2)],
             Form::Rows => vec![self.values(of(&[4, size]), 16)],
+            Form::Cubes => vec![self.small(of(&[4, 6, 8]))],
             Form::Indices | Form::Labels => {
                 let place = form.place(dtype, 0);
                 let second = golden()[&format!("in/{place}/1")].clone();
@@ -48,6 +49,22 @@ impl Random {
             }
         };
         (inputs, size)
+    }
+
+    /// Quarters between -2 and 2, or integers below 10.
+    fn small(&mut self, ty: TensorType) -> HostArray {
+        let (dtype, size) = (ty.dtype(), ty.dtype().size());
+        let mut host = HostArray::zeros(ty);
+        for bytes in host.bytes_mut().chunks_exact_mut(size) {
+            // A quarter of 250 thousandths.
+            let drawn = if dtype.is_float() {
+                2000 + 250 * (self.next() % 17)
+            } else {
+                self.next()
+            };
+            bytes.copy_from_slice(&ordinary(dtype, drawn)[..size]);
+        }
+        host
     }
 
     /// Values of which one of `rare` is at an edge, and one of `rare` has any bits; the others are

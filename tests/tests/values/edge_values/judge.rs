@@ -119,7 +119,7 @@ impl Judge<'_> {
         let (row, part, dtype) = (self.part.0.name, &self.part.1, self.job.dtype);
         // Drawn inputs find rarer roundings.
         let times = if self.job.drawn.is_some() { 4 } else { 1 };
-        let ulps = times * default_ulps(got.ty().dtype(), part);
+        let ulps = times * default_ulps(row, part, got.ty().dtype(), self.executor);
         let allowed: Vec<(usize, &Difference)> = STAY
             .iter()
             .enumerate()
@@ -212,7 +212,7 @@ impl Judge<'_> {
 
     /// Whether the sign of a zero is left open: in gradients, and where elements are combined.
     fn has_any_zero(&self) -> bool {
-        self.job.form == Form::Rows || self.part.1.starts_with("grad")
+        matches!(self.job.form, Form::Rows | Form::Cubes) || self.part.1.starts_with("grad")
     }
 
     /// The elements of the inputs that an element of the result depends on.
@@ -225,11 +225,10 @@ impl Judge<'_> {
                 let start = (at / each * size).min(self.inputs[0].len() - size);
                 self.inputs[0][start..start + size].to_vec()
             }
-            _ => self
-                .inputs
-                .iter()
-                .map(|input| input[at % input.len()])
-                .collect(),
+            _ => {
+                let inputs = self.inputs.iter().filter(|input| !input.is_empty());
+                inputs.map(|input| input[at % input.len()]).collect()
+            }
         }
     }
 

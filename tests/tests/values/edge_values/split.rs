@@ -124,7 +124,7 @@ impl Case {
 }
 
 /// Types that many meshes divide; the widest floats that the row accepts.
-fn types(row: &Row) -> Vec<TensorType> {
+pub(crate) fn types(row: &Row) -> Vec<TensorType> {
     let accepted = [DType::F64, DType::F32];
     let float = accepted
         .into_iter()
@@ -138,6 +138,7 @@ fn types(row: &Row) -> Vec<TensorType> {
         Form::Rows => vec![of(&[16, 12])],
         Form::Indices => vec![of(&[8]), f32s(&[12])],
         Form::Labels => vec![of(&[8]), f32s(&[8, 4])],
+        Form::Cubes => vec![of(&[4, 6, 8])],
     }
 }
 

@@ -16,11 +16,16 @@ pub(crate) enum Form {
     Indices,
     /// All integers of a type, and as many rows of four logits.
     Labels,
+    /// `[4, 6, size]` of small numbers, whose sums and products are exact.
+    Cubes,
 }
 
 /// Sizes of the last dimension of [`Form::Rows`]: none, one, two, a prime, and one beyond a power
 /// of 2.
 pub(crate) const SIZES: [usize; 5] = [0, 1, 2, 13, 17];
+
+/// Sizes of the last dimension of [`Form::Cubes`].
+const CUBES: [usize; 2] = [0, 8];
 
 /// Builds the results of a row from its inputs.
 pub(crate) type Build = for<'t> fn(&[Tensor<'t>]) -> Vec<Tensor<'t>>;
@@ -44,6 +49,7 @@ pub(crate) struct Row {
 
 pub(crate) const FLOATS: &[DType] = &[DType::F16, DType::Bf16, DType::F32, DType::F64];
 pub(crate) const SIGNED: &[DType] = &[DType::S8, DType::S16, DType::S32, DType::S64];
+pub(crate) const NARROW: &[DType] = &[DType::F16, DType::Bf16];
 pub(crate) const F32: &[DType] = &[DType::F32];
 pub(crate) const BOOL: &[DType] = &[DType::Bool];
 const EVERY: [DType; 13] = [
@@ -93,13 +99,23 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Row> {
 }
 
 impl Form {
-    pub(crate) const ALL: [Form; 5] = [
+    pub(crate) const ALL: [Form; 6] = [
         Form::Each,
         Form::Pairs,
         Form::Rows,
         Form::Indices,
         Form::Labels,
+        Form::Cubes,
     ];
+
+    /// Sizes of the last dimension, if they vary.
+    pub(crate) fn sizes(self) -> &'static [usize] {
+        match self {
+            Form::Rows => &SIZES,
+            Form::Cubes => &CUBES,
+            _ => &[0],
+        }
+    }
 
     /// The types of inputs of this form. The sizes stand for others of [`Form::Each`] and of
     /// patterns.
@@ -112,6 +128,7 @@ impl Form {
             Form::Rows => vec![of(&[16, 13])],
             Form::Indices => vec![of(&[7]), f32s(&[5])],
             Form::Labels => vec![of(&[7]), f32s(&[7, 4])],
+            Form::Cubes => vec![of(&[4, 6, 8])],
         }
     }
 
@@ -123,6 +140,7 @@ impl Form {
             Form::Rows => format!("rows/{dtype}/{size}"),
             Form::Indices => format!("indices/{dtype}"),
             Form::Labels => format!("labels/{dtype}"),
+            Form::Cubes => format!("cubes/{dtype}/{size}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Activations, layers, losses, optimizers.
+//! Layers, losses, optimizers.
 
 use halite_core::tree::{Leaf, Tree};
 use halite_nn::{
@@ -10,21 +10,6 @@ use halite_nn::{
 use halite_tests::{functions, golden::Given};
 
 functions! {
-    elu(g) g.x().elu(1.5);
-    gelu(g) g.x().gelu();
-    gelu_tanh(g) g.x().gelu_tanh();
-    glu(g) g.x().glu();
-    hard_sigmoid(g) g.x().hard_sigmoid();
-    hard_swish(g) g.x().hard_swish();
-    leaky_relu(g) g.x().leaky_relu(0.1);
-    log_sigmoid(g) g.x().log_sigmoid();
-    mish(g) g.x().mish();
-    relu(g) g.x().relu();
-    relu6(g) g.x().relu6();
-    selu(g) g.x().selu();
-    silu(g) g.x().silu();
-    softplus(g) g.x().softplus();
-
     attend(g) Embedding { table: g.input("table") }.attend(g.input("x"));
     batch_norm(g) {
         let layer = batch_norm(g);

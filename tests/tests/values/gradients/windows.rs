@@ -34,3 +34,27 @@ fn padding_never_gets_the_gradient() {
         [1.0, 0.0, 3.0, 1.0, 0.0]
     );
 }
+
+#[test]
+fn max_pool_gradient_goes_to_first_of_equals() {
+    let results = eval(
+        |_, x| {
+            let tiles = x[0].max_pool([2], [], Padding::Valid).sum_all();
+            let overlapping = x[0].max_pool([2], [1], Padding::Valid).sum_all();
+            let wide = x[1].max_pool([30], [], Padding::Valid).sum_all();
+            vec![
+                grad(tiles, &Leaf(x[0])).0,
+                grad(overlapping, &Leaf(x[0])).0,
+                grad(wide, &Leaf(x[1])).0,
+            ]
+        },
+        &[
+            host(&[1.0, 1.0, 0.0, 5.0], &[1, 4, 1]),
+            host(&[2.0; 30], &[1, 30, 1]),
+        ],
+    );
+    assert_eq!(results[0], host(&[1.0, 0.0, 0.0, 1.0], &[1, 4, 1]));
+    assert_eq!(results[1], host(&[1.0, 1.0, 0.0, 1.0], &[1, 4, 1]));
+    let first: Vec<f64> = (0..30).map(|i| if i == 0 { 1.0 } else { 0.0 }).collect();
+    assert_eq!(results[2], host(&first, &[1, 30, 1]));
+}

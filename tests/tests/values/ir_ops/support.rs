@@ -32,11 +32,6 @@ pub(crate) fn noise(dims: &[usize]) -> HostArray {
     host(&values, dims)
 }
 
-/// The results of `op` on `inputs`.
-pub(crate) fn run(op: Op, inputs: &[&HostArray]) -> Vec<HostArray> {
-    run_graph(&graph_of(op, inputs), inputs)
-}
-
 fn graph_of(op: Op, inputs: &[&HostArray]) -> Graph {
     let mut graph = Graph::new();
     let operands: Vec<Value> = inputs
@@ -102,18 +97,6 @@ pub(crate) fn gives(op: Op, inputs: &[&HostArray], expected: &[HostArray]) {
         "{op:?}\n     got {:?}\nexpected {:?}",
         say(&got),
         say(expected)
-    );
-}
-
-/// `op` gives `expected` up to `tolerance`, relative to 1 or to the value if that is larger.
-#[track_caller]
-pub(crate) fn gives_about(op: Op, inputs: &[&HostArray], expected: &[f32], tolerance: f32) {
-    let got = run(op.clone(), inputs).remove(0);
-    close(
-        got.as_slice().unwrap(),
-        expected,
-        tolerance,
-        &format!("{op:?}"),
     );
 }
 

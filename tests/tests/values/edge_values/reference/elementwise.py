@@ -96,6 +96,7 @@ row("count_leading_zeros", "each", INTEGERS, lambda x: np.array([bits(x) - value
 row("population_count", "each", INTEGERS, lambda x: np.array([value.bit_count() for value in as_unsigned(x)], x.dtype))
 row("same", "each", ALL, lambda x: (x, np.zeros_like(x), np.ones_like(x), x), lambda x, c: np.zeros_like(c), exact=True)
 row("bitcast", "each", ALL, lambda x: x, exact=True)
+row("bits", "each", FLOATS, lambda x: (round_to(x, CURRENT[0]).view(f"i{NUMPY[CURRENT[0]](0).itemsize}"), x), exact=True)
 
 
 def reduced(exponent, mantissa):
@@ -103,7 +104,7 @@ def reduced(exponent, mantissa):
     bias = 2 ** (exponent - 1) - 1
 
     def one(x):
-        if not np.isfinite(x) or x == 0 or (CURRENT[0] == "bf16" and exponent == 8):
+        if not np.isfinite(x) or x == 0 or (CURRENT[0], exponent, mantissa) == ("f16", 5, 10) or (CURRENT[0] == "bf16" and exponent == 8):
             return x
         if np.abs(x) < np.ldexp(1.0, -bias):
             return np.copysign(0.0, x)
@@ -117,7 +118,7 @@ def reduced(exponent, mantissa):
     return np.vectorize(one, otypes=[np.float64])
 
 
-row("reduce_precision", "each", FLOATS, lambda x: (reduced(5, 2)(x), reduced(8, 7)(x)), lambda x, c: reduced(5, 2)(c), exact=True)
+row("reduce_precision", "each", FLOATS, lambda x: [reduced(*to)(x) for to in ((5, 2), (8, 7), (5, 10), (4, 3))], lambda x, c: reduced(5, 2)(c), exact=True)
 
 
 def conversion(x):

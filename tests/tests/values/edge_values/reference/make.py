@@ -13,7 +13,7 @@ import pathlib, sys
 import numpy as np
 
 import values
-from values import ALL, FLOATS, FORMS, NUMPY, SIZES, round_to
+from values import ALL, FLOATS, FORMS, NUMPY, SIZED, round_to
 
 HERE = pathlib.Path(__file__).parent
 ROWS = []
@@ -74,16 +74,17 @@ def compute(forward, gradient, inputs, dtype, exact, result):
 
 
 def main():
-    import activations, constants, elementwise, indexing, losses, reductions, shapes  # noqa: F401
+    import activations, constants, contractions, cubes, elementwise, indexing, losses, reductions, shapes  # noqa: F401
 
     from safetensors.numpy import save_file
 
-    stored = {}
+    stored = {f"in/cubes/{dtype}/8/0": values.cubes(dtype, 8)[0] for dtype in ALL}
     np.seterr(all="ignore")
     for name, form, dtypes, forward, gradient, exact, result, only in ROWS:
         for dtype in dtypes:
-            for size in (only if only is not None else SIZES) if form == "rows" else [None]:
-                inputs = FORMS[form](dtype) if size is None else values.rows(dtype, size)
+            sized, sizes = SIZED.get(form, (None, [None]))
+            for size in sizes if only is None else only:
+                inputs = sized(dtype, size) if sized else FORMS[form](dtype)
                 place = f"{form}/{dtype}" if size is None else f"{form}/{dtype}/{size}"
                 stored |= {f"in/{place}/{index}": array for index, array in enumerate(inputs)}
                 arguments = (forward, gradient)

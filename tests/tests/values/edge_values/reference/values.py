@@ -118,6 +118,20 @@ def labels(dtype):
     return [targets, logits]
 
 
+def cubes(dtype, size):
+    """`[4, 6, 8]` of small numbers, whose sums and products are exact."""
+    at = np.arange(4 * 6 * size)
+    numbers = (7919 * at + 31 * at * at) % 23
+    if dtype == "bool":
+        numbers = numbers % 2
+    elif dtype in FLOATS:
+        numbers = (numbers - 11) / 4
+    elif dtype in SIGNED:
+        numbers = numbers - 11
+    return [as_array(numbers, dtype).reshape(4, 6, size)]
+
+
+SIZED = {"rows": (rows, SIZES), "cubes": (cubes, [8])}
 FORMS = {"each": each, "pairs": pairs, "indices": indices, "labels": labels}
 
 

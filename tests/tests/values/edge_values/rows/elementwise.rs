@@ -46,9 +46,14 @@ rows! {
             x[0].optimization_barrier(),
         ];
     "reduce_precision" Each FLOATS [0] ["reduce_precision"]
-        |x| (x[0].reduce_precision(5, 2), x[0].reduce_precision(8, 7));
+        |x| [(5, 2), (8, 7), (5, 10), (4, 3)]
+            .map(|(exponent, mantissa)| x[0].reduce_precision(exponent, mantissa)).to_vec();
     "convert" Each ALL [] ["convert"]
         |x| DType::computed().map(|dtype| x[0].convert(dtype)).collect::<Vec<_>>();
+    "bits" Each FLOATS [] ["bitcast"] |x| {
+        let bits = x[0].bitcast(same_size(x[0].dtype()));
+        (bits, bits.bitcast(x[0].dtype()))
+    };
     "bitcast" Each ALL [] ["bitcast"] |x| x[0].bitcast(same_size(x[0].dtype())).bitcast(x[0].dtype());
 
     "add" Pairs FLOATS [0, 1] ["add"] |x| x[0] + x[1];

@@ -2,6 +2,8 @@
 
 mod activations;
 mod constants;
+mod contractions;
+mod cubes;
 mod elementwise;
 mod indexing;
 mod losses;
@@ -24,6 +26,8 @@ pub(crate) const TABLES: &[&[Row]] = &[
     shapes::ROWS,
     indexing::ROWS,
     losses::ROWS,
+    contractions::ROWS,
+    cubes::ROWS,
 ];
 
 /// `function` of each row of a matrix, `[1, size]`, and its target, `[1]`; the scalars together.
