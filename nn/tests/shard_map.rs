@@ -188,7 +188,7 @@ fn collectives_check_groups_against_the_mesh() {
             +10: reduce_scatter: dimension 0 of f32[4, 4] is 4, not a multiple of the 8 members of a group
             +16: all_to_all: dimension 2 of f32[4, 16], whose dimensions are 0 to 1, or -2 to -1 from the last
             +17: collective_permute: member 2 in [(0, 1), (1, 2)] of a group of 2, from 0 to 1
-            +19: all_reduce_mean: s32[4, 16] has elements of type s32; takes floats (convert first)
+            +19: all_reduce_mean: takes floats, not s32[4, 16] (convert first)
             +21: all_reduce: takes bool and integers, not f32[4, 16]
         "#]],
     );
