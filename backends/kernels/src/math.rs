@@ -204,23 +204,6 @@ pub(crate) fn rsqrt_wide(x: f64) -> f64 {
     1.0 / x.sqrt()
 }
 
-macro_rules! through_f64 {
-    ($($name:ident: $f:expr,)*) => {
-        $(#[inline(always)]
-        pub(crate) fn $name(x: f32) -> f32 {
-            $f(f64::from(x)) as f32
-        })*
-    };
-}
-
-through_f64! {
-    rsqrt: rsqrt_wide,
-    cos: f64::cos,
-    sin: f64::sin,
-    tan: f64::tan,
-    cbrt: f64::cbrt,
-}
-
 #[inline(always)]
 pub(crate) fn power(x: f32, y: f32) -> f32 {
     f64::from(x).powf(y.into()) as f32

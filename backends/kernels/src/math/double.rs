@@ -16,11 +16,6 @@ of_std! {
     log_1p: f64::ln_1p,
     tanh: f64::tanh,
     logistic: |x: f64| 1.0 / (1.0 + (-x).exp()),
-    rsqrt: super::rsqrt_wide,
-    cos: f64::cos,
-    sin: f64::sin,
-    tan: f64::tan,
-    cbrt: f64::cbrt,
 }
 
 #[inline(always)]

@@ -36,6 +36,15 @@ macro_rules! width {
                 )
             }
 
+            /// As [`float1`], computed in `f64` and rounded once.
+            #[inline(always)]
+            pub(super) fn float1_in_f64(f: impl Fn(f64) -> f64) -> impl Fn(U) -> U {
+                float1(
+                    #[inline(always)]
+                    move |x| f(x as f64) as F,
+                )
+            }
+
             #[inline(always)]
             pub(super) fn float2(f: impl Fn(F, F) -> F) -> impl Fn(U, U) -> U {
                 identity(
@@ -199,15 +208,15 @@ operations! {
         Tanh: float1(math::tanh),
         Logistic: float1(math::logistic),
         Sqrt: float1(F::sqrt),
-        Rsqrt: float1(math::rsqrt),
+        Rsqrt: float1_in_f64(crate::math::rsqrt_wide),
         Floor: float1(F::floor),
         Ceil: float1(F::ceil),
         RoundEven: float1(F::round_ties_even),
         RoundAway: float1(F::round),
-        Cos: float1(math::cos),
-        Sin: float1(math::sin),
-        Tan: float1(math::tan),
-        Cbrt: float1(math::cbrt),
+        Cos: float1_in_f64(f64::cos),
+        Sin: float1_in_f64(f64::sin),
+        Tan: float1_in_f64(f64::tan),
+        Cbrt: float1_in_f64(f64::cbrt),
         Erf: float1(math::erf),
         IsFinite: |x: U| U::from(float(x).is_finite()),
         AbsS: |x: U| (x as S).wrapping_abs() as U,
