@@ -4,8 +4,9 @@
 mod numbers;
 mod sums;
 
-use std::fmt::Write;
+use std::{fmt::Write, sync::LazyLock};
 
+use halite_stablehlo::UnaryOp;
 use numbers::{Kind, Random, TYPES, Type, by_name, check};
 
 /// Writes a program of elementwise operations on tensors of one shape.
@@ -106,31 +107,36 @@ impl Writer {
     }
 }
 
-/// Operations on floats that have the bits of the oracle for every type.
-const EXACT: &[&str] = FUNCTIONS.split_at(13).0;
-
-/// Operations on floats, the exact ones first.
-const FUNCTIONS: &[&str] = &[
-    "abs",
-    "negate",
-    "floor",
-    "ceil",
-    "sign",
-    "sqrt",
-    "rsqrt",
-    "cosine",
-    "sine",
-    "tan",
-    "cbrt",
-    "round_nearest_even",
-    "round_nearest_afz",
+/// Operations on floats whose bits differ from those of the oracle for some types.
+const INEXACT: &[&str] = &[
     "exponential",
-    "log",
-    "tanh",
     "exponential_minus_one",
+    "log",
     "log_plus_one",
     "logistic",
+    "tanh",
 ];
+
+/// Operations whose operand or result is no float, or that text has no name for.
+const OTHERS: &[&str] = &[
+    "count_leading_zeros",
+    "erf",
+    "imag",
+    "is_finite",
+    "not",
+    "popcnt",
+    "real",
+];
+
+/// Operations on floats that have the bits of the oracle for every type.
+static EXACT: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let all = UnaryOp::ALL.iter().map(|op| op.name());
+    all.filter(|name| !INEXACT.contains(name) && !OTHERS.contains(name))
+        .collect()
+});
+
+/// Operations on floats.
+static FUNCTIONS: LazyLock<Vec<&str>> = LazyLock::new(|| [&**EXACT, INEXACT].concat());
 
 fn unary(ty: Type) -> &'static [&'static str] {
     match ty.kind {
@@ -145,8 +151,8 @@ fn unary(ty: Type) -> &'static [&'static str] {
         ],
         Kind::Unsigned => &["not", "negate", "popcnt", "count_leading_zeros"],
         // The others of f32 are within 0.51 units in the last place.
-        Kind::Float { mantissa: 23 } => EXACT,
-        Kind::Float { .. } => FUNCTIONS,
+        Kind::Float { mantissa: 23 } => &EXACT,
+        Kind::Float { .. } => &FUNCTIONS,
     }
 }
 
