@@ -17,6 +17,7 @@ mod custom;
 mod elementwise;
 mod index;
 mod left_out;
+mod linalg;
 mod linearize;
 mod optional;
 mod product;

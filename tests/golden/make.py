@@ -131,6 +131,6 @@ def write(folder):
 
 if __name__ == "__main__":
     sys.modules["make"] = sys.modules[__name__]  # so that the tables below add to this CASES
-    import contractions, control, indexing, networks, randomness, reductions, shapes, transformers  # noqa: F401
+    import contractions, control, indexing, linalg, networks, randomness, reductions, shapes, transformers  # noqa: F401
 
     write(HERE)

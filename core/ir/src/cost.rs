@@ -139,6 +139,14 @@ fn count(cost: &mut Cost, graph: &Graph, node: &Node) {
             let length = operand(0).dims().get(*dim).copied().unwrap_or(1).max(2) as f64;
             cost.elementwise = elements(operand(0)) * length.log2().ceil();
         }
+        Op::Cholesky { .. } => {
+            let size = operand(0).dims().last().map_or(0.0, |&size| size as f64);
+            cost.elementwise = elements(operand(0)) * size / 3.0;
+        }
+        Op::TriangularSolve(_) => {
+            let size = operand(0).dims().last().map_or(0.0, |&size| size as f64);
+            cost.elementwise = elements(operand(1)) * size;
+        }
         Op::Dot(dot, _) => {
             let depth = dot.lhs_contracting.iter();
             let depth: f64 = depth.map(|&dim| operand(0).dims()[dim] as f64).product();

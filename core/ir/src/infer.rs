@@ -86,6 +86,10 @@ fn results(op: &Op, cx: Infer<'_>) -> Check<Vec<TensorType>> {
         Op::ReduceWindow { kind, window } => one(cx.reduce_window(*kind, window)),
         Op::SelectAndScatter { kind: _, window } => one(cx.select_and_scatter(window)),
         Op::Sort { dim, .. } => rules::sort(x, *dim),
+        Op::Cholesky { lower: _ } => one(cx.solved(rules::cholesky(x))),
+        Op::TriangularSolve(triangular) => {
+            one(cx.solved(rules::triangular_solve(x, triangular.left_side)))
+        }
         Op::While {
             carried,
             condition,

@@ -78,6 +78,7 @@ pub use interface::{Interface, Port};
 pub use legalize::legalize;
 pub use op::{
     Attachment, Axes, CustomCall, Extreme, Family, Groups, Literal, Op, Reduction, Remat, ShardMap,
+    Triangular,
 };
 pub use passes::{
     ATTENTION, ATTENTION_GRADIENT, around_faults, choose_kernels, common_subexpressions, dead_code,

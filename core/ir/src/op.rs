@@ -168,6 +168,16 @@ pub enum Op {
         /// from -NaN over -0 and 0 to NaN.
         by_bits: bool,
     },
+    /// The triangular factor of a symmetric, positive definite matrix `[.., n, n]`, `L` of
+    /// `A = L Lᵀ` or `U` of `A = Uᵀ U`; of `f32` or `f64`. It reads this triangle alone; the other
+    /// one of the result is unspecified. NaN if the matrix is not positive definite.
+    Cholesky {
+        /// Whether the triangle is the lower one.
+        lower: bool,
+    },
+    /// Operands `(A, B)`: the solution `X` of a system of equations with a triangular matrix
+    /// `[.., n, n]`; of `f32` or `f64`.
+    TriangularSolve(Triangular),
 
     /// Operands `(carried.., invariant..)`, of which the first `carried` change. Both graphs take
     /// all operands as inputs; `condition` returns a `bool` scalar, `body` the next carried values.
@@ -341,6 +351,8 @@ impl Op {
             Op::ReduceWindow { .. } => "reduce_window",
             Op::SelectAndScatter { .. } => "select_and_scatter",
             Op::Sort { .. } => "sort",
+            Op::Cholesky { .. } => "cholesky",
+            Op::TriangularSolve(_) => "triangular_solve",
             Op::While { .. } => "while",
             Op::Scan { .. } => "scan",
             Op::Checkpoint { .. } => "checkpoint",

@@ -176,6 +176,7 @@ impl Op {
             Op::ReduceWindow { kind, .. } => new(Counted, of_reduction(*kind, Terms::Few)),
             Op::SelectAndScatter { window, .. } => new(Counted, of_selection(window)),
             Op::Sort { .. } => new(Counted, AMPLIFIES),
+            Op::Cholesky { .. } | Op::TriangularSolve(_) => new(Counted, AMPLIFIES),
 
             // Scans have a transfer function of their own; checkpoints are removed before the pass.
             Op::While { .. } | Op::Scan { .. } | Op::Checkpoint { .. } => new(Regions, Unchanged),

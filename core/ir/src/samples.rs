@@ -286,6 +286,11 @@ impl Walk<'_> {
                 let one = shape::whole(at, &one, |place| place.dim != *dim);
                 return vec![one; count];
             }
+            Op::Cholesky { .. } | Op::TriangularSolve(_) => {
+                let one = elementwise::combined(at, operands);
+                let batch = at.dims(0).len() - 2;
+                shape::whole(at, &one, |place| place.dim < batch)
+            }
             Op::While {
                 carried,
                 condition,

@@ -3,7 +3,7 @@
 use halite_core::{DType, TensorType};
 use halite_ir::{
     BinaryOp, ComparisonDirection, ConvolutionAttributes, ConvolutionDims, Graph, Op, Reduction,
-    UnaryOp, Value, cost,
+    Triangular, UnaryOp, Value, cost,
 };
 
 fn f32(dims: &[usize]) -> TensorType {
@@ -145,4 +145,19 @@ fn while_body_counts_once_branches_count_maximum() {
     let cost = cost(&graph);
     assert_eq!(cost.elementwise, 5.0 + 1.0 + 3.0);
     assert_eq!(cost.counted_once.len(), 1);
+}
+
+#[test]
+fn linear_algebra_counts_its_products() {
+    let of = |op: Op, operands: &[&[usize]]| {
+        let mut graph = Graph::new();
+        let operands: Vec<Value> = operands.iter().map(|dims| graph.input(f32(dims))).collect();
+        graph.push(op, &operands, None).unwrap();
+        cost(&graph).elementwise
+    };
+    // A third of n³ for each matrix, and n² for each column.
+    let cholesky = Op::Cholesky { lower: true };
+    assert_eq!(of(cholesky, &[&[4, 6, 6]]), 4.0 * 6.0 * 6.0 * 6.0 / 3.0);
+    let solve = Op::TriangularSolve(Triangular::default());
+    assert_eq!(of(solve, &[&[4, 6, 6], &[4, 6, 2]]), 4.0 * 6.0 * 6.0 * 2.0);
 }

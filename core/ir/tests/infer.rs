@@ -5,6 +5,7 @@ mod contract;
 mod control;
 mod elementwise;
 mod index;
+mod linalg;
 mod reduce;
 mod shape;
 

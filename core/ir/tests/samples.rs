@@ -112,6 +112,16 @@ fn samples_side_by_side_are_parted_again() {
 }
 
 #[test]
+fn samples_meet_inside_of_a_matrix() {
+    let factor = |dims: &[usize]| {
+        let cholesky = Op::Cholesky { lower: true };
+        of([dims], |graph, [x]| push(graph, cholesky, &[x]))
+    };
+    assert_eq!(factor(&[4, 3, 3]), Samples::Along(place(0, 1, 1)));
+    assert_eq!(met(&factor(&[4, 4])), "cholesky");
+}
+
+#[test]
 fn products_meet_where_rows_are_multiplied_with_rows() {
     let dot = |batch: usize, left: usize, right: usize| {
         Op::Dot(

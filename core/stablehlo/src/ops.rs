@@ -180,13 +180,13 @@ macro_rules! ops {
             lengths: Vec<usize> = sizes("fft_length").key("length"),
         } = "fft" => linalg::fft(op, *transform, lengths);
         /// `lower`: whether the lower triangle is read and written.
-        Cholesky { lower: bool = flag("lower").key("lower") } = "cholesky" => linalg::cholesky(op);
+        Cholesky { lower: bool = flag("lower").key("lower") } = "cholesky" => one(rules::cholesky(&op.tensors()?));
         TriangularSolve {
             left_side: bool = flag("left_side"),
             lower: bool = flag("lower"),
             unit_diagonal: bool = flag("unit_diagonal"),
             transpose: Transposition = case("transpose_a"),
-        } = "triangular_solve" => linalg::triangular_solve(op, *left_side);
+        } = "triangular_solve" => one(rules::triangular_solve(&op.tensors()?, *left_side));
         /// Operands `(x, scale, offset)`, results `(y, mean, variance)`.
         BatchNormTraining {
             epsilon: f32 = float("epsilon"),

@@ -23,6 +23,7 @@
 mod contraction;
 mod elementwise;
 mod gather;
+mod linalg;
 mod list;
 mod shape;
 mod window;
@@ -40,6 +41,7 @@ pub use self::{
         binary, bitcast_convert, clamp, compare, convert, reduce_precision, select, unary,
     },
     gather::{gather, scatter},
+    linalg::{cholesky, triangular_solve},
     list::check_dim,
     shape::{
         broadcast, concatenate, dynamic_slice, dynamic_update_slice, iota, pad, reshape, reverse,

@@ -1,9 +1,9 @@
 //! Operations that have a counterpart without a look at their surroundings.
 
 use halite_core::Result;
-use halite_ir::{Literal, Op};
+use halite_ir::{Literal, Op, Triangular};
 use halite_stablehlo::{
-    BinaryOp, ComparisonOrder, Dense, DotAttributes, OpKind, Operation, UnaryOp,
+    BinaryOp, ComparisonOrder, Dense, DotAttributes, OpKind, Operation, Transposition, UnaryOp,
 };
 
 use super::{Scope, array_type, unsupported};
@@ -95,6 +95,18 @@ pub(super) fn convert(
         OpKind::Convolution(attributes) => {
             Op::Convolution((**attributes).clone(), result()?.dtype())
         }
+        OpKind::Cholesky { lower } => Op::Cholesky { lower: *lower },
+        OpKind::TriangularSolve {
+            left_side,
+            lower,
+            unit_diagonal,
+            transpose,
+        } => Op::TriangularSolve(Triangular {
+            left_side: *left_side,
+            lower: *lower,
+            unit_diagonal: *unit_diagonal,
+            transposed: *transpose != Transposition::No,
+        }),
         OpKind::GetDimensionSize { dim } => {
             let size = scope.graph.ty(scope.value(operation.operands[0])).dims()[*dim];
             let size = i32::try_from(size)
@@ -111,8 +123,6 @@ pub(super) fn convert(
         }
         OpKind::Map { .. }
         | OpKind::Fft { .. }
-        | OpKind::Cholesky { .. }
-        | OpKind::TriangularSolve { .. }
         | OpKind::BatchNormTraining { .. }
         | OpKind::BatchNormInference { .. }
         | OpKind::BatchNormGrad { .. }

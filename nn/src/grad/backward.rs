@@ -265,6 +265,9 @@ impl<'t> Step<'_, 't> {
             Op::SelectAndScatter { kind, window } => self.select_and_scatter(*kind, window),
             Op::Sort { dim, .. } => self.sort(&self.node.op, *dim),
 
+            Op::Cholesky { lower } => vec![Some(self.cholesky(*lower))],
+            Op::TriangularSolve(triangular) => self.triangular_solve(*triangular),
+
             Op::While { .. } => self.none(
                 "it has a dynamic trip count and cannot be differentiated in reverse mode; use \
                  `scan` or `repeat`, or take the gradient inside its body",

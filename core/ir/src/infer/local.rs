@@ -146,6 +146,15 @@ impl Infer<'_> {
         Ok(vec![value.clone(), value.with_dtype(DType::S32)])
     }
 
+    /// The result of linear algebra, which devices have for two element types.
+    pub(super) fn solved(self, result: Check<TensorType>) -> Check<TensorType> {
+        let result = result?;
+        match result.dtype() {
+            DType::F32 | DType::F64 => Ok(result),
+            _ => fail(format!("takes f32 and f64, not {result} (convert first)")),
+        }
+    }
+
     pub(super) fn reduce_window(
         self,
         kind: Reduction,

@@ -2,8 +2,8 @@
 
 use halite_core::Result;
 use halite_stablehlo::{
-    ConvolutionAttributes, DotAttributes, ElementType, OpKind, PropagationDirection, UnaryOp,
-    ValueId, ValueIds,
+    ConvolutionAttributes, DotAttributes, ElementType, OpKind, PropagationDirection, Transposition,
+    UnaryOp, ValueId, ValueIds,
 };
 
 use super::{
@@ -88,6 +88,17 @@ impl Builder<'_> {
                 descending,
                 by_bits,
             } => return Ok(self.sort(cx, *dim, *descending, *by_bits)),
+            Op::Cholesky { lower } => OpKind::Cholesky { lower: *lower },
+            Op::TriangularSolve(triangular) => OpKind::TriangularSolve {
+                left_side: triangular.left_side,
+                lower: triangular.lower,
+                unit_diagonal: triangular.unit_diagonal,
+                transpose: if triangular.transposed {
+                    Transposition::Transpose
+                } else {
+                    Transposition::No
+                },
+            },
             Op::While {
                 carried,
                 condition,

@@ -34,6 +34,31 @@ pub struct CustomCall {
     pub decomposition: Option<Box<Graph>>,
 }
 
+/// Which system of equations with a triangular matrix is solved. The default is `A X = B` with a lower
+/// triangular `A`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Triangular {
+    /// Whether the matrix is on the left of the unknowns: `A X = B`, else `X A = B`.
+    pub left_side: bool,
+    /// Whether the lower triangle of the matrix is read, else the upper one.
+    pub lower: bool,
+    /// Whether the diagonal is 1 and not read.
+    pub unit_diagonal: bool,
+    /// Whether the matrix is transposed in the equation.
+    pub transposed: bool,
+}
+
+impl Default for Triangular {
+    fn default() -> Self {
+        Triangular {
+            left_side: true,
+            lower: true,
+            unit_diagonal: false,
+            transposed: false,
+        }
+    }
+}
+
 /// Data of any type, which this crate never reads. Equal to its clones only.
 #[derive(Clone)]
 pub struct Attachment(Arc<dyn Any + Send + Sync>);

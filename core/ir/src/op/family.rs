@@ -50,6 +50,8 @@ macro_rules! local_op {
             | $crate::Op::ReduceWindow { .. }
             | $crate::Op::SelectAndScatter { .. }
             | $crate::Op::Sort { .. }
+            | $crate::Op::Cholesky { .. }
+            | $crate::Op::TriangularSolve(_)
     };
 }
 

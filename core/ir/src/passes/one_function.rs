@@ -74,7 +74,9 @@ fn is_small(graph: &Graph, nodes: &mut usize) -> bool {
         | Op::Convolution(..)
         | Op::ReduceWindow { .. }
         | Op::SelectAndScatter { .. }
-        | Op::Sort { .. } => false,
+        | Op::Sort { .. }
+        | Op::Cholesky { .. }
+        | Op::TriangularSolve(_) => false,
         Op::Slice { .. } | Op::DynamicSlice { .. } | Op::Gather(_) => {
             node.results.iter().all(is_small_value)
         }

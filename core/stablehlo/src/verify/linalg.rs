@@ -2,7 +2,7 @@
 
 use crate::{
     ElementType, FftKind, RankedType, RngAlgorithm, RngDistribution, Type,
-    ops::classes::{BITS, FLOAT, INEXACT, INTEGER},
+    ops::classes::{BITS, FLOAT, INTEGER},
     rules::{Check, check_class, check_dim, complex_of, ensure},
 };
 
@@ -40,39 +40,6 @@ pub(super) fn fft(op: &Typed<'_>, kind: FftKind, lengths: &[usize]) -> Check<Vec
         "the operand is {x}; with `fft_length` {lengths:?} its dimensions must be {from:?}"
     );
     Ok(vec![tensor(element, &**to)])
-}
-
-pub(super) fn cholesky(op: &Typed<'_>) -> Check<Vec<Type>> {
-    let [a] = op.take()?;
-    check_class(a, INEXACT)?;
-    check_square(a)?;
-    Ok(vec![Type::Tensor(a.clone())])
-}
-
-fn check_square(a: &RankedType) -> Check {
-    ensure!(
-        matches!(*a.dims, [.., rows, columns] if rows == columns),
-        "the matrix is {a}; its last two dimensions must be the same"
-    );
-    Ok(())
-}
-
-pub(super) fn triangular_solve(op: &Typed<'_>, left_side: bool) -> Check<Vec<Type>> {
-    let [a, b] = op.take()?;
-    check_class(a, INEXACT)?;
-    check_square(a)?;
-    ensure!(
-        a.element == b.element && a.rank() == b.rank(),
-        "the operands are {a} and {b}; they must have one element type and rank"
-    );
-    let batch = a.rank() - 2;
-    let side = if left_side { batch } else { batch + 1 };
-    ensure!(
-        a.dims[..batch] == b.dims[..batch] && a.dims[batch] == b.dims[side],
-        "the operands are {a} and {b}; they must have the same dimensions before the last two, and \
-         the size of the matrix must be dimension {side} of the second"
-    );
-    Ok(vec![Type::Tensor(b.clone())])
 }
 
 /// The operands: a tensor, `vectors` vectors of the size of its dimension `feature`, and more

@@ -4,7 +4,7 @@ use halite_core::DType;
 
 use crate::edge_values::{
     job::Executor,
-    table::{FLOATS, INTEGERS},
+    table::{FLOATS, INTEGERS, SOLVED},
 };
 
 /// Results of a row: a function, or its gradient.
@@ -139,6 +139,8 @@ pub(crate) const STAY: &[Difference] = differs! {
         "the logarithm of a count is lost beside numbers beyond 1 / epsilon";
     ["cumprod"], Gradient, FLOATS, EVERYWHERE, Allow::Ulps(64),
         "a sum of products that cancel";
+    ["cholesky", "triangular_solve"], Both, SOLVED, EVERYWHERE, Allow::Epsilons(32.0),
+        "sums of products that cancel";
     ["erf_inv"], Gradient, FLOATS, EVERYWHERE, Allow::Ulps(4096),
         "near 1 and -1, the derivative of a polynomial of log(1 - x^2)";
     ["pow"], Gradient, FLOATS, EVERYWHERE, Allow::Ulps(128),

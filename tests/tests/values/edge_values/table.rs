@@ -51,6 +51,8 @@ pub(crate) const FLOATS: &[DType] = &[DType::F16, DType::Bf16, DType::F32, DType
 pub(crate) const SIGNED: &[DType] = &[DType::S8, DType::S16, DType::S32, DType::S64];
 pub(crate) const NARROW: &[DType] = &[DType::F16, DType::Bf16];
 pub(crate) const F32: &[DType] = &[DType::F32];
+/// What decompositions and systems of equations are solved in.
+pub(crate) const SOLVED: &[DType] = &[DType::F32, DType::F64];
 pub(crate) const BOOL: &[DType] = &[DType::Bool];
 const EVERY: [DType; 13] = [
     DType::Bool,

@@ -74,7 +74,7 @@ def compute(forward, gradient, inputs, dtype, exact, result):
 
 
 def main():
-    import activations, constants, contractions, cubes, elementwise, indexing, losses, reductions, shapes  # noqa: F401
+    import activations, constants, contractions, cubes, elementwise, indexing, linalg, losses, reductions, shapes  # noqa: F401
 
     from safetensors.numpy import save_file
 

@@ -6,6 +6,7 @@ mod contractions;
 mod cubes;
 mod elementwise;
 mod indexing;
+mod linalg;
 mod losses;
 mod reductions;
 mod shapes;
@@ -25,6 +26,7 @@ pub(crate) const TABLES: &[&[Row]] = &[
     reductions::ROWS,
     shapes::ROWS,
     indexing::ROWS,
+    linalg::ROWS,
     losses::ROWS,
     contractions::ROWS,
     cubes::ROWS,
