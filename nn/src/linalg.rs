@@ -11,8 +11,8 @@ impl<'t> Tensor<'t> {
     /// of `f32` or `f64`.
     ///
     /// Of a matrix that is not symmetric, it is that of the mean with its transpose, so that
-    /// gradients are symmetric. If one is not positive definite, its result is NaN. Gradient:
-    /// Murray, "Differentiation of the Cholesky decomposition", 2016.
+    /// gradients are symmetric. The triangle of a matrix that is not positive definite is NaN.
+    /// Gradient: Murray, "Differentiation of the Cholesky decomposition", 2016.
     #[track_caller]
     pub fn cholesky(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
